@@ -1,0 +1,138 @@
+// Package machine is the vocabulary that the sequencing side (package cluster) and the virtualisation side (package
+// hypervisor) share: plain data about VMs, without a word of libvirt or k3s.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+// Sentinel errors of the virtualisation side.
+var (
+	// ErrUnreachable: the hypervisor could not be asked. What stands on it is unknown, never "gone".
+	ErrUnreachable = errors.New("the hypervisor cannot be reached")
+	// ErrNotFound: a hypervisor that answered has no such domain, volume, pool or network.
+	ErrNotFound = errors.New("not found")
+	// ErrForeign: a domain or volume of that name exists without our record.
+	ErrForeign = errors.New("exists and was not made by this provider")
+)
+
+// Hypervisor is a configured hypervisor.
+type Hypervisor struct {
+	Name string
+	// Schedulable says whether new nodes may go there.
+	Schedulable bool
+}
+
+// Guest is what can be seen inside a VM, through its guest agent. Calls are bounded by ctx; a guest that does not
+// answer gives guestagent.ErrNotConnected, which is worth a retry while the VM boots.
+type Guest interface {
+	// Connected reports the state of the agent's channel as the hypervisor sees it, without asking the guest.
+	Connected(ctx context.Context) (bool, error)
+	// Ping asks the agent itself.
+	Ping(ctx context.Context) error
+	// Addresses returns the global-scope IP addresses of the interface with that MAC, IPv4 first; none is no error.
+	Addresses(ctx context.Context, mac string) ([]string, error)
+	// ReadFile returns a whole file; a missing one is fs.ErrNotExist.
+	ReadFile(ctx context.Context, path string) ([]byte, error)
+	// Run executes a program and returns its standard output followed by its standard error; a non-zero exit is an
+	// error.
+	Run(ctx context.Context, path string, args ...string) ([]byte, error)
+}
+
+// Power is the power state of a VM.
+type Power string
+
+// The power states.
+const (
+	Running Power = "running"
+	Stopped Power = "stopped"
+	// Paused covers suspended domains and those halted by the hypervisor (for example on a full disk).
+	Paused Power = "paused"
+)
+
+// Machine is a VM of ours as one hypervisor reports it.
+type Machine struct {
+	Hypervisor string
+	Name       string
+	UUID       string
+	MAC        string
+	Power      Power
+	Record     record.Record
+}
+
+// Observation is one look at all hypervisors.
+type Observation struct {
+	Machines []Machine
+	// Unreachable holds the reason for each hypervisor that did not answer, by name.
+	Unreachable map[string]error
+}
+
+// OfCluster returns the machines of one cluster, by id or else by name.
+func (o Observation) OfCluster(idOrName string) []Machine {
+	var out []Machine
+	for _, m := range o.Machines {
+		if m.Record.ClusterID == idOrName || m.Record.ClusterName == idOrName {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Spec is everything that is needed to make one VM.
+type Spec struct {
+	Hypervisor string
+	UUID       string
+	MAC        string
+	// Network is a libvirt network, Bridge a host bridge; exactly one is set.
+	Network string
+	Bridge  string
+	Record  record.Record
+}
+
+// Name is the domain's name.
+func (s Spec) Name() string { return s.Record.NodeName() }
+
+// RootVolume and SeedVolume name a node's volumes. They carry a part of the VM's UUID: a node that is made anew never
+// meets the volumes of its predecessor, and a left-over volume can be told from a foreign one by its name.
+func RootVolume(node, uuid string) string { return fmt.Sprintf("%s-%.8s.qcow2", node, uuid) }
+
+// SeedVolume is the name of the volume that holds a node's cloud-init seed.
+func SeedVolume(node, uuid string) string { return fmt.Sprintf("%s-%.8s-seed.iso", node, uuid) }
+
+// Field is what in a Request a Problem is about.
+type Field string
+
+// The fields of a Request.
+const (
+	FieldHypervisor  Field = "hypervisor"
+	FieldTemplate    Field = "template"
+	FieldStoragePool Field = "storage_pool"
+	FieldNetwork     Field = "network"
+	FieldBridge      Field = "bridge"
+	FieldDisk        Field = "disk_gib"
+	FieldName        Field = "name"
+)
+
+// Request asks one hypervisor whether VMs could be made there.
+type Request struct {
+	Hypervisor  string
+	StoragePool string
+	DiskGiB     int
+	// Network and Bridge as in Spec; both are empty where they are not known yet.
+	Network string
+	Bridge  string
+	// Names are the domains that would be made; one that exists without a record of ClusterID is a problem.
+	Names     []string
+	ClusterID string
+}
+
+// Problem is one reason why a Request cannot be met.
+type Problem struct {
+	Field Field
+	// Cause is one of: the sentinel errors above, or a plain error.
+	Err error
+}

@@ -1,0 +1,139 @@
+// Package record is what the provider writes on each VM it makes: the only database a cluster has.
+//
+// A record stands as JSON in a domain's <metadata>, in an element of our own namespace. A domain without one is not
+// ours and is never touched. The record is written before any volume exists, so that whatever a crash leaves behind
+// is still listed by somebody.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Namespace and Prefix name the XML element that carries a record in a domain's metadata; libvirt stores one element
+// for each namespace (https://libvirt.org/formatdomain.html#general-metadata).
+const (
+	Namespace = "https://cockpit-k3s.github.io/record"
+	Prefix    = "cockpit"
+	Element   = "node"
+)
+
+// version is the schema that this build writes and the newest that it reads.
+const version = 1
+
+// ErrNewer is returned by Decode for a record that a newer provider wrote.
+var ErrNewer = errors.New("the record was written by a newer version of the provider")
+
+// Role tells k3s servers from agents.
+type Role string
+
+// The roles of a node.
+const (
+	Server Role = "server"
+	Agent  Role = "agent"
+)
+
+// ServerPool is the pool name of the control plane in node names: <cluster>-cp-<n>.
+const ServerPool = "cp"
+
+// Phase is how far the making of a node has come.
+type Phase string
+
+// The phases of a node. A node becomes Joined once, when it was seen Ready for the first time and its seed holds no
+// secret any more.
+const (
+	Creating Phase = "creating"
+	Joined   Phase = "joined"
+)
+
+// Record describes one node.
+type Record struct {
+	Version     int      `json:"version"`
+	ClusterID   string   `json:"cluster_id"`
+	ClusterName string   `json:"cluster_name"`
+	Pool        string   `json:"pool"`
+	Role        Role     `json:"role"`
+	Ordinal     int      `json:"ordinal"`
+	Phase       Phase    `json:"phase"`
+	Shape       Shape    `json:"shape"`
+	Template    Template `json:"template"`
+	// Volumes lists what was made for this node alone and goes away with it.
+	Volumes []Volume `json:"volumes"`
+	// Cluster holds the cluster-wide settings; it stands on servers only.
+	Cluster *Cluster `json:"cluster,omitempty"`
+}
+
+// Shape is the size of a node and where its disk stands.
+type Shape struct {
+	VCPUs       int    `json:"vcpus"`
+	MemoryMiB   int    `json:"memory_mib"`
+	DiskGiB     int    `json:"disk_gib"`
+	StoragePool string `json:"storage_pool"`
+	Clone       Clone  `json:"clone"`
+}
+
+// Clone is how a node's disk is made from the template.
+type Clone string
+
+// An overlay is a qcow2 file that holds only what differs from the template; a full clone depends on nothing.
+const (
+	Overlay Clone = "overlay"
+	Full    Clone = "full"
+)
+
+// Template names the golden image that a node was cloned from.
+type Template struct {
+	Pool   string `json:"pool"`
+	Volume string `json:"volume"`
+}
+
+// Volume is one storage volume of a node.
+type Volume struct {
+	Pool string `json:"pool"`
+	Name string `json:"name"`
+}
+
+// Cluster is what every node of a cluster shares.
+type Cluster struct {
+	K3sVersion        string   `json:"k3s_version"`
+	InstallScriptURL  string   `json:"install_script_url"`
+	Network           string   `json:"network,omitempty"`
+	Bridge            string   `json:"bridge,omitempty"`
+	SSHAuthorizedKeys []string `json:"ssh_authorized_keys,omitempty"`
+}
+
+// NodeName is the name of the VM, of the Node object and in the state: <cluster>-<pool>-<ordinal>.
+func (r Record) NodeName() string { return NodeName(r.ClusterName, r.Pool, r.Ordinal) }
+
+// NodeName is the name of a pool's node with that ordinal, from 1.
+func NodeName(cluster, pool string, ordinal int) string {
+	return fmt.Sprintf("%s-%s-%d", cluster, pool, ordinal)
+}
+
+// Encode returns the record as the JSON text of its metadata element.
+func Encode(r Record) ([]byte, error) {
+	r.Version = version
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode record of %s: %w", r.NodeName(), err)
+	}
+	return b, nil
+}
+
+// Decode reads the JSON text of a metadata element. The error is ErrNewer where the record's version is unknown.
+func Decode(b []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return Record{}, fmt.Errorf("decode record: %w", err)
+	}
+	switch {
+	case r.Version > version:
+		return Record{}, fmt.Errorf("record version %d: %w", r.Version, ErrNewer)
+	case r.Version < 1, r.ClusterID == "", r.ClusterName == "", r.Pool == "", r.Ordinal < 1:
+		return Record{}, errors.New("decode record: it names no cluster, pool or ordinal")
+	case r.Role != Server && r.Role != Agent:
+		return Record{}, fmt.Errorf("decode record: unknown role %q", r.Role)
+	}
+	return r, nil
+}
