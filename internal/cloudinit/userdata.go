@@ -1,0 +1,165 @@
+// Package cloudinit writes what cloud-init reads at a VM's first boot: user-data, network configuration, and the seed
+// image that carries both (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html).
+//
+// YAML is encoded from data, never pasted together from text.
+package cloudinit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// header is how user-data must begin, to the byte, for cloud-init to take it for a configuration; blank asks for nothing.
+const (
+	header = "#cloud-config\n"
+	blank  = header + "{}\n"
+)
+
+// UserData is what a VM is to do at its first boot. File systems grow to the size of the disk in any case: cloud-init
+// does that unless told otherwise. The zero UserData asks for nothing.
+type UserData struct {
+	Hostname string
+	// Files are written before Commands run.
+	Files []File
+	// Commands run once, in this order, as root, without a shell between.
+	Commands [][]string
+	// SSHAuthorizedKeys may log in as the default user of the image.
+	SSHAuthorizedKeys []string
+}
+
+// File is a file that is written as root's.
+type File struct {
+	// Path is absolute; directories on the way are made.
+	Path    string
+	Content []byte
+	// Mode holds permission bits only.
+	Mode fs.FileMode
+}
+
+// document is a cloud-config (https://docs.cloud-init.io/en/latest/reference/modules.html).
+type document struct {
+	Hostname         text `yaml:"hostname"`
+	PreserveHostname bool `yaml:"preserve_hostname"`
+	// The node's own name resolves without a DNS server that knows it.
+	ManageEtcHosts text `yaml:"manage_etc_hosts"`
+	// The image has all that a node needs, and its package sources are those that its maker chose.
+	PackageUpdate bool `yaml:"package_update"`
+	Apt           struct {
+		PreserveSourcesList bool `yaml:"preserve_sources_list"`
+	} `yaml:"apt"`
+	// An RSA key takes long to make where the processor is emulated, and no client needs one.
+	SSHGenKeyTypes    []text   `yaml:"ssh_genkeytypes"`
+	SSHAuthorizedKeys []text   `yaml:"ssh_authorized_keys,omitempty"`
+	WriteFiles        []entry  `yaml:"write_files,omitempty"`
+	RunCmd            [][]text `yaml:"runcmd,omitempty"`
+}
+
+// entry is a file in a cloud-config.
+type entry struct {
+	Path        text `yaml:"path"`
+	Permissions text `yaml:"permissions"`
+	Encoding    text `yaml:"encoding,omitempty"`
+	Content     any  `yaml:"content"`
+}
+
+// Encode is the user-data as cloud-init reads it. It holds the content of the files, and so their secrets.
+func (u UserData) Encode() ([]byte, error) {
+	switch {
+	case u.Hostname != "":
+	case len(u.Files)+len(u.Commands)+len(u.SSHAuthorizedKeys) == 0:
+		return []byte(blank), nil
+	default:
+		return nil, errors.New("encode user-data: no hostname")
+	}
+	d := document{
+		Hostname:          text(u.Hostname),
+		ManageEtcHosts:    "localhost",
+		SSHGenKeyTypes:    []text{"ed25519", "ecdsa"},
+		SSHAuthorizedKeys: texts(u.SSHAuthorizedKeys),
+	}
+	d.Apt.PreserveSourcesList = true
+	for _, f := range u.Files {
+		if !path.IsAbs(f.Path) || f.Mode != f.Mode.Perm() {
+			return nil, fmt.Errorf("encode user-data: file %q needs an absolute path and a mode of permission bits, not %v", f.Path, f.Mode)
+		}
+		d.WriteFiles = append(d.WriteFiles, f.entry())
+	}
+	for _, c := range u.Commands {
+		if len(c) == 0 {
+			return nil, errors.New("encode user-data: an empty command")
+		}
+		d.RunCmd = append(d.RunCmd, texts(c))
+	}
+	b, err := encode(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode user-data: %w", err)
+	}
+	return append([]byte(header), b...), nil
+}
+
+// entry keeps text legible, and encodes what YAML or its readers might not give back to the byte.
+func (f File) entry() entry {
+	e := entry{Path: text(f.Path), Permissions: text(fmt.Sprintf("%04o", f.Mode))}
+	if plain(f.Content) {
+		e.Content = block(f.Content)
+	} else {
+		e.Encoding, e.Content = "b64", block(base64.StdEncoding.EncodeToString(f.Content))
+	}
+	return e
+}
+
+// plain reports whether a YAML block holds a content as it is: lines of printable ASCII and tabs, the first of which
+// sets the indentation.
+func plain(content []byte) bool {
+	if len(content) == 0 || bytes.IndexByte([]byte(" \t\n"), content[0]) >= 0 {
+		return false
+	}
+	for _, c := range content {
+		if (c < ' ' || c > '~') && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
+}
+
+// text is a string that is quoted always: readers of YAML 1.1, such as cloud-init's, see numbers, truth values and
+// times where the encoder's YAML 1.2 sees none.
+type text string
+
+// MarshalYAML implements yaml.Marshaler.
+func (t text) MarshalYAML() (any, error) {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: string(t)}, nil
+}
+
+// block is a string that keeps its lines.
+type block string
+
+// MarshalYAML implements yaml.Marshaler.
+func (b block) MarshalYAML() (any, error) {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.LiteralStyle, Value: string(b)}, nil
+}
+
+func texts(s []string) []text {
+	out := make([]text, len(s))
+	for i := range s {
+		out[i] = text(s[i])
+	}
+	return out
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	if err := errors.Join(e.Encode(v), e.Close()); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

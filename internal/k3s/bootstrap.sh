@@ -1,0 +1,132 @@
+#!/bin/sh
+# Installs k3s in a new VM and starts it. cloud-init runs this once, as root; running it again does no harm.
+#
+# How far it has come stands in a marker file, which is replaced as a whole at every step and always tells the end:
+#   {"instance":"<id of the VM>","state":"running|done|failed","step":"<name>","rc":<exit status>}
+# "done" means that k3s was installed and its start was ordered: k3s itself may need minutes more.
+#
+# Its only argument is for tests: a directory to take for the root of the file system.
+set -u
+umask 077
+PATH=$PATH:/usr/local/bin:/opt/bin
+
+root=${1:-}
+# Sets INSTANCE, ROLE, UNIT, VERSION, INSTALL_SCRIPT_URL and RETRY_SECONDS; without them nobody could be told anything.
+# shellcheck source=/dev/null
+. "$root/etc/cockpit/bootstrap.env" || exit 1
+
+state_dir=$root/var/lib/cockpit
+marker=$state_dir/bootstrap.json
+script=$state_dir/install.sh
+log=$root/var/log/cockpit-bootstrap.log
+step=begin
+
+# What is said goes to the log, and to where cloud-init sends output: its own log and the VM's console.
+say() {
+	echo "cockpit-bootstrap: $*"
+	echo "cockpit-bootstrap: $*" >&3
+}
+
+# mark STATE RC replaces the marker.
+mark() {
+	printf '{"instance":"%s","state":"%s","step":"%s","rc":%d}\n' "$INSTANCE" "$1" "$step" "$2" >"$marker.new" &&
+		mv "$marker.new" "$marker"
+}
+
+# fail RC ends the bootstrap.
+fail() {
+	trap '' HUP INT TERM
+	mark failed "$1"
+	say "step $step failed with status $1"
+	exit "$1"
+}
+
+# run STEP COMMAND... runs a command as the named step.
+run() {
+	step=$1
+	shift
+	mark running 0 || fail $?
+	say "step $step"
+	"$@" || fail $?
+}
+
+# now prints the seconds since the VM's start, which unlike the time of day do not jump when the clock is set.
+now() {
+	read -r seconds _ <"$root/proc/uptime"
+	echo "${seconds%.*}"
+}
+
+# retry COMMAND... runs a command until it succeeds, with pauses of 2 to 30 seconds. No attempt begins after the
+# deadline, which the steps share.
+retry() {
+	pause=2
+	until "$@"; do
+		rc=$?
+		[ $(($(now) + pause)) -lt "$deadline" ] || return "$rc"
+		say "step $step: status $rc, next attempt in $pause s"
+		sleep "$pause"
+		pause=$((pause * 2))
+		[ "$pause" -le 30 ] || pause=30
+	done
+}
+
+# kubelet refuses to run on cgroup v1 from Kubernetes 1.35 on.
+check_cgroup() {
+	[ -e "$root/sys/fs/cgroup/cgroup.controllers" ] && return
+	say "the image boots with cgroup v1, and k3s needs v2"
+	return 1
+}
+
+download() {
+	rm -f "$script"
+	if command -v curl >/dev/null; then
+		curl -fsSL --connect-timeout 10 --max-time 60 -o "$script" "$INSTALL_SCRIPT_URL" || return
+	else
+		wget -q -T 60 -O "$script" "$INSTALL_SCRIPT_URL" || return
+	fi
+	# A proxy or a captive portal may answer with a page of its own.
+	first=
+	read -r first <"$script"
+	case $first in
+	'#!'*sh*) ;;
+	*)
+		say "what was downloaded is empty or no shell script"
+		return 65
+		;;
+	esac
+}
+
+# The configuration stands in config.yaml, so that the script gets no K3S_ variable: it would write those to the unit's
+# environment. It must not start the unit either: that would wait without limit for a cluster that does not answer.
+install_k3s() (
+	umask 022
+	INSTALL_K3S_VERSION=$VERSION INSTALL_K3S_EXEC=$ROLE INSTALL_K3S_SKIP_START=true timeout 900 sh "$script"
+)
+
+check_version() {
+	found=$(k3s --version) || return
+	# k3s version v1.36.2+k3s1 (469d009f)
+	found=$(printf '%s\n' "$found" | sed -n 's/^k3s version \([^ ]*\).*/\1/p')
+	[ "$found" = "$VERSION" ] && return
+	say "k3s $VERSION was asked for, and ${found:-no version} is installed"
+	return 1
+}
+
+start_unit() {
+	systemctl daemon-reload && systemctl start --no-block "$UNIT"
+}
+
+mkdir -p "$state_dir" "${log%/*}" || exit
+exec 3>&1 >>"$log" 2>&1 || exit
+trap 'fail 129' HUP
+trap 'fail 130' INT
+trap 'fail 143' TERM
+
+deadline=$(($(now) + RETRY_SECONDS))
+run cgroup check_cgroup
+run download retry download
+run install retry install_k3s
+run version check_version
+run start start_unit
+mark "done" 0 || fail $?
+say "done"
