@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+// testGroup is a pool "w" of the cluster "c" whose new nodes get the UUIDs 1, 2, …
+func testGroup(role record.Role, want int, hosts ...string) group {
+	pool := "w"
+	if role == record.Server {
+		pool = record.ServerPool
+	}
+	n := 0
+	g := group{
+		want: want, hosts: map[string]int{},
+		base: record.Record{ClusterID: "id", ClusterName: "c", Pool: pool, Role: role, Shape: record.Shape{StoragePool: "ssd"}},
+		identity: func() string {
+			n++
+			return fmt.Sprintf("00000000-0000-0000-0000-%012d", n)
+		},
+	}
+	for _, h := range hosts {
+		g.hosts[h] = 0
+	}
+	return g
+}
+
+// with adds machines, each written as "ordinal@host", with a suffix ! for stopped and ? for still creating.
+func (g group) with(specs ...string) group {
+	for _, s := range specs {
+		m := machine.Machine{Power: machine.Running, Record: g.base}
+		m.Record.Phase = record.Joined
+		if strings.HasSuffix(s, "!") {
+			m.Power = machine.Stopped
+		}
+		if strings.HasSuffix(s, "?") {
+			m.Record.Phase = record.Creating
+		}
+		if _, err := fmt.Sscanf(strings.TrimRight(s, "!?"), "%d@%s", &m.Record.Ordinal, &m.Hypervisor); err != nil {
+			panic(err)
+		}
+		m.Name, m.UUID = m.Record.NodeName(), "uuid-of-"+m.Record.NodeName()
+		g.machines = append(g.machines, m)
+	}
+	return g
+}
+
+// knew adds nodes that only the state knows, written as "ordinal@host".
+func (g group) knew(specs ...string) group {
+	g.prior = Nodes{}
+	for _, s := range specs {
+		var ordinal int
+		var host string
+		if _, err := fmt.Sscanf(s, "%d@%s", &ordinal, &host); err != nil {
+			panic(err)
+		}
+		name := record.NodeName(g.base.ClusterName, g.base.Pool, ordinal)
+		g.prior[name] = NodeStatus{Name: name, Hypervisor: host, UUID: "uuid-of-" + name}
+	}
+	return g
+}
+
+// knewAs adds a node that the state knows with another UUID.
+func (g group) knewAs(spec, uuid string) group {
+	g = g.knew(spec)
+	for name, n := range g.prior {
+		n.UUID = uuid
+		g.prior[name] = n
+	}
+	return g
+}
+
+func TestPlan(t *testing.T) {
+	const fresh = "forget define clone seed start agent bootstrap ready seal"
+	for name, tc := range map[string]struct {
+		group group
+		want  string
+	}{
+		"a first server meets no API that could forget it": {
+			testGroup(record.Server, 1, "a"), `
+nodes
+  c-cp-1@a: define clone seed start agent bootstrap ready seal
+`},
+		"a new pool": {
+			testGroup(record.Agent, 2, "a"), `
+nodes
+  c-w-1@a: ` + fresh + `
+  c-w-2@a: ` + fresh + `
+`},
+		"new nodes go where the fewest are, ties by name": {
+			testGroup(record.Agent, 3, "b", "a"), `
+nodes
+  c-w-1@a: ` + fresh + `
+  c-w-2@b: ` + fresh + `
+  c-w-3@a: ` + fresh + `
+`},
+		"nothing to do": {
+			testGroup(record.Agent, 2, "a").with("1@a", "2@a"), "\n"},
+		"scale up fills the lowest free ordinals": {
+			testGroup(record.Agent, 4, "a").with("2@a", "4@a"), `
+nodes
+  c-w-1@a: ` + fresh + `
+  c-w-3@a: ` + fresh + `
+`},
+		"scale down takes the highest ordinal": {
+			testGroup(record.Agent, 1, "a").with("1@a", "2@a", "3@a"), `
+remove
+  c-w-2@a: stop forget delete
+  c-w-3@a: stop forget delete
+`},
+		"scale down takes first what does not run": {
+			testGroup(record.Agent, 2, "a").with("1@a!", "2@a", "3@a"), `
+remove
+  c-w-1@a: stop forget delete
+`},
+		"scale down takes first what is not Ready": {
+			withReady(testGroup(record.Agent, 2, "a").with("1@a", "2@a", "3@a"), "c-w-1", "c-w-3"), `
+remove
+  c-w-2@a: stop forget delete
+`},
+		"scale down counts a missing node first": {
+			testGroup(record.Agent, 2, "a").with("1@a", "3@a").knew("1@a", "2@a", "3@a"), `
+clean
+  c-w-2@a: forget delete
+`},
+		"scale to zero": {
+			testGroup(record.Agent, 0, "a").with("1@a"), `
+remove
+  c-w-1@a: stop forget delete
+`},
+		"a missing VM is made anew, its left-over volumes go first": {
+			testGroup(record.Agent, 2, "a", "b").with("1@a").knew("1@a", "2@b"), `
+clean
+  c-w-2@b: forget delete
+nodes
+  c-w-2@a: ` + fresh + `
+`},
+		"left-over volumes of a node that has a successor go without its Node object": {
+			testGroup(record.Agent, 1, "a").with("1@a").knewAs("1@a", "another-uuid"), `
+clean
+  c-w-1@a: delete
+`},
+		"a stopped VM is started": {
+			testGroup(record.Agent, 2, "a").with("1@a", "2@a!"), `
+nodes
+  c-w-2@a: start agent ready
+`},
+		"a VM whose node is not Ready is waited for": {
+			withReady(testGroup(record.Agent, 2, "a").with("1@a", "2@a"), "c-w-1"), `
+nodes
+  c-w-2@a: ready
+`},
+		"a half-made agent is made anew": {
+			testGroup(record.Agent, 2, "a").with("1@a", "2@a?"), `
+clean
+  c-w-2@a: forget delete
+nodes
+  c-w-2@a: ` + fresh + `
+`},
+		"a half-made server is made anew without an API": {
+			testGroup(record.Server, 1, "a").with("1@a?"), `
+clean
+  c-cp-1@a: delete
+nodes
+  c-cp-1@a: define clone seed start agent bootstrap ready seal
+`},
+		"a node on a silent hypervisor counts as present and is not touched": {
+			withSilent(testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@b"), "b"), "\n"},
+		"scale down spares a node on a silent hypervisor": {
+			withSilent(testGroup(record.Agent, 1, "a").with("1@a").knew("1@a", "2@b"), "b"), `
+remove
+  c-w-1@a: stop forget delete
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := tc.group.plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), p.String()); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func withReady(g group, names ...string) group {
+	g.ready = map[string]bool{}
+	for _, n := range names {
+		g.ready[n] = true
+	}
+	return g
+}
+
+func withSilent(g group, host string) group {
+	g.unreachable = map[string]error{host: machine.ErrUnreachable}
+	return g
+}
+
+func TestPlanRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		group group
+		want  string
+	}{
+		"no hypervisor": {testGroup(record.Agent, 1), "no hypervisor can take a new node"},
+		"the nodes that have to go are out of reach": {
+			withSilent(testGroup(record.Agent, 0, "a").knew("1@b"), "b"), "hypervisors that do not answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := tc.group.plan(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// A replaced VM never meets the volumes of its predecessor, and its MAC address follows from its UUID.
+func TestNewMachine(t *testing.T) {
+	g := testGroup(record.Agent, 1, "a")
+	m := g.newMachine(3, "a")
+	want := machine.Machine{
+		Hypervisor: "a", Name: "c-w-3", UUID: "00000000-0000-0000-0000-000000000001", MAC: "52:54:00:00:00:01", Power: machine.Stopped,
+		Record: record.Record{
+			ClusterID: "id", ClusterName: "c", Pool: "w", Role: record.Agent, Ordinal: 3, Phase: record.Creating,
+			Shape: record.Shape{StoragePool: "ssd"},
+			Volumes: []record.Volume{
+				{Pool: "ssd", Name: "c-w-3-00000000.qcow2"}, {Pool: "ssd", Name: "c-w-3-00000000-seed.iso"},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("machine (-want +got):\n%s", diff)
+	}
+}

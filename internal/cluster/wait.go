@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+// pollInterval is how often a wait looks again. A look costs one round trip to the hypervisor or the API.
+const pollInterval = 2 * time.Second
+
+// poll calls look until it is done or fails, or ctx ends. look keeps the reason why it is not done yet to itself, for
+// the caller to tell when poll returns the context's error.
+func poll(ctx context.Context, look func(context.Context) (done bool, err error)) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		done, err := look(ctx)
+		switch {
+		case ctx.Err() != nil && !done:
+			return context.Cause(ctx)
+		case err != nil || done:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// errWait ends a wait whose own bound has passed; the context it stands in goes on.
+var errWait = errors.New("gave up waiting")
+
+func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errWait)
+}
+
+// awaitAgent waits until the guest agent answers and the VM's own NIC has an address.
+func (r *run) awaitAgent(ctx context.Context, m machine.Machine) error {
+	guest := r.engine.fleet.Guest(m)
+	start := time.Now()
+	wctx, cancel := bounded(ctx, r.waits.Agent)
+	defer cancel()
+	answered := false
+	var address string
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		if !answered {
+			if err := guest.Ping(ctx); err != nil {
+				return false, transient(err)
+			}
+			answered = true
+		}
+		addresses, err := guest.Addresses(ctx, m.MAC)
+		if err != nil || len(addresses) == 0 {
+			return false, transient(err)
+		}
+		address = addresses[0]
+		return true, nil
+	})
+	if err != nil {
+		return r.diagnoseAgent(ctx, m, err, answered, time.Since(start))
+	}
+	return r.claim(address, m.Name)
+}
+
+// transient keeps only errors that end a wait: an agent that does not answer yet is none.
+func transient(err error) error {
+	if errors.Is(err, guestagent.ErrNotConnected) {
+		return nil
+	}
+	return err
+}
+
+// claim refuses two nodes with one address.
+func (r *run) claim(address, node string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, ok := r.addresses[address]; ok && other != node {
+		return &Failure{
+			Err:    fmt.Errorf("it has the address %s, which node %q has too", address, other),
+			Cause:  "the golden image was not cleaned: its /etc/machine-id is not empty, so both VMs ask for the same DHCP lease.",
+			Remedy: "empty /etc/machine-id in the golden image, and make the nodes anew.",
+		}
+	}
+	if r.addresses == nil {
+		r.addresses = map[string]string{}
+	}
+	r.addresses[address] = node
+	return nil
+}
+
+// awaitBootstrap waits for the marker that the bootstrap leaves in the guest. An agent's bootstrap is over when k3s was
+// told to start: whether it joins is seen on the Node.
+func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine) error {
+	guest := r.engine.fleet.Guest(m)
+	wctx, cancel := bounded(ctx, r.waits.Bootstrap)
+	defer cancel()
+	var last k3s.Marker
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		raw, err := guest.ReadFile(ctx, k3s.MarkerPath)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, r.checkSeedRead(ctx, guest)
+		}
+		if err != nil {
+			return false, transient(err)
+		}
+		marker, err := k3s.ParseMarker(raw)
+		if err != nil || marker.Instance != m.UUID {
+			return false, nil //nolint:nilerr // a marker of the image's own past, or one that is being written
+		}
+		last = marker
+		switch marker.State {
+		case k3s.MarkerDone:
+			return true, nil
+		case k3s.MarkerFailed:
+			return false, bootstrapFailure(ctx, guest, marker)
+		}
+		return false, nil
+	})
+	if errors.Is(err, errWait) {
+		return r.diagnoseBootstrap(ctx, guest, last)
+	}
+	return explainAgent(err)
+}
+
+// awaitReady waits until the node is Ready at the wanted version.
+func (r *run) awaitReady(ctx context.Context, m machine.Machine) error {
+	wctx, cancel := bounded(ctx, r.waits.Ready)
+	defer cancel()
+	var last error
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		last = r.withAPI(ctx, func(k Kube) error { return r.checkReady(ctx, k, m) })
+		return last == nil, nil
+	})
+	if errors.Is(err, errWait) {
+		return r.diagnoseReady(ctx, m, last)
+	}
+	return err
+}
+
+// errNotReady: the API answers, and the node is not there yet.
+var errNotReady = errors.New("it is not Ready")
+
+func (r *run) checkReady(ctx context.Context, k Kube, m machine.Machine) error {
+	if m.Record.Role == record.Server {
+		if err := k.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	nodes, err := k.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		switch {
+		case n.Name != m.Name:
+		case !n.Ready:
+			return fmt.Errorf("%w: %s: %s", errNotReady, n.Reason, n.Message)
+		case n.K3sVersion != r.settings.K3sVersion:
+			return fmt.Errorf("%w at version %s: it runs %s", errNotReady, r.settings.K3sVersion, n.K3sVersion)
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it has not registered with the API", errNotReady)
+}

@@ -1,0 +1,96 @@
+// Package kube speaks to the API of one cluster, from a kubeconfig in memory: nothing is shelled out, and no kubeconfig
+// is written to a file.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+)
+
+// requestTimeout bounds one request; the pipeline asks again.
+const requestTimeout = 15 * time.Second
+
+// Client is a cluster's API. It implements cluster.Kube.
+type Client struct {
+	api kubernetes.Interface
+}
+
+// New returns a client for the cluster of a kubeconfig. It does no I/O.
+func New(kubeconfig []byte) (*Client, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config.Timeout = requestTimeout
+	config.UserAgent = "terraform-provider-cockpit"
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
+	}
+	return &Client{api: api}, nil
+}
+
+// Ready asks the API server's /readyz, which answers only when the API serves.
+func (c *Client) Ready(ctx context.Context) error {
+	if err := c.api.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("ask the API whether it is ready: %w", err)
+	}
+	return nil
+}
+
+// Nodes lists the Node objects.
+func (c *Client) Nodes(ctx context.Context) ([]cluster.Node, error) {
+	list, err := c.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := make([]cluster.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, nodeOf(&list.Items[i]))
+	}
+	return nodes, nil
+}
+
+func nodeOf(n *corev1.Node) cluster.Node {
+	out := cluster.Node{Name: n.Name, K3sVersion: n.Status.NodeInfo.KubeletVersion, Reason: "Unknown", Message: "no Ready condition yet"}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Ready, out.Reason, out.Message = c.Status == corev1.ConditionTrue, c.Reason, c.Message
+		}
+	}
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			out.InternalIP = a.Address
+			break
+		}
+	}
+	return out
+}
+
+// passwordSecret is the Secret in kube-system that binds a node name to the password of the machine that registered it
+// first. k3s leaves it behind in some releases, and then refuses a new machine of that name
+// (https://docs.k3s.io/architecture#how-agent-node-registration-works).
+func passwordSecret(node string) string { return node + ".node-password.k3s" }
+
+// DeleteNode removes a Node object and its node password. Ones that are gone are no error.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	err := c.api.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete node %q: %w", name, err)
+	}
+	secret := passwordSecret(name)
+	err = c.api.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secret, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete secret %q: %w", secret, err)
+	}
+	return nil
+}
