@@ -1,0 +1,117 @@
+package provider
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+)
+
+// The life of a cluster and its pool through a real Terraform or OpenTofu, over the fake engine: what the harness of the
+// other tests only assumes of the core is true of it.
+func TestThroughCLI(t *testing.T) {
+	if os.Getenv("TF_ACC_TERRAFORM_PATH") == "" {
+		path, err := exec.LookPath("terraform")
+		if err != nil {
+			t.Skip("neither TF_ACC_TERRAFORM_PATH nor terraform in PATH")
+		}
+		t.Setenv("TF_ACC_TERRAFORM_PATH", path)
+	}
+	fake := &fakeEngine{}
+	config := func(servers, workers string) string {
+		return fmt.Sprintf(`
+			provider "cockpit" {
+			  template = { pool = "templates", volume = "debian.qcow2" }
+			}
+			resource "cockpit_k3s_cluster" "prod" {
+			  name          = "prod"
+			  k3s_version   = "v1.36.1+k3s1"
+			  control_plane = { %s }
+			}
+			resource "cockpit_k3s_node_pool" "workers" {
+			  cluster_id = cockpit_k3s_cluster.prod.id
+			  name       = "workers"
+			  %s
+			}
+		`, servers, workers)
+	}
+	const theProd, theWorkers = "cockpit_k3s_cluster.prod", "cockpit_k3s_node_pool.workers"
+	var clusterID string
+	remember := func(s *terraform.State) error {
+		clusterID = s.RootModule().Resources[theProd].Primary.ID
+		fake.cluster, fake.pool = fake.lastSpec, fake.lastPool
+		return nil
+	}
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
+			"cockpit": func() (tfprotov6.ProviderServer, error) {
+				p := &cockpit{connect: func(s settings) (engine, releases, error) { return fake, &fakeReleases{}, nil }}
+				return providerserver.NewProtocol6(provider.Provider(p))(), nil
+			},
+		},
+		Steps: []resource.TestStep{
+			{
+				Config: config("", "node_count = 2"),
+				Check: resource.ComposeTestCheckFunc(
+					resource.TestCheckResourceAttr(theWorkers, "nodes.%", "2"),
+					resource.TestCheckResourceAttr(theWorkers, "nodes.prod-workers-2.state", "ready"),
+					remember,
+				),
+			},
+			{ResourceName: theProd, ImportState: true, ImportStateId: "prod", ImportStateVerify: true},
+			{ResourceName: theWorkers, ImportState: true, ImportStateId: "prod/workers", ImportStateVerify: true},
+			{
+				// Scaling the pool: the cluster is left alone.
+				Config: config("", "node_count = 3"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionNoop),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionUpdate),
+				}},
+				Check: resource.TestCheckResourceAttr(theWorkers, "nodes.%", "3"),
+			},
+			{
+				// A VM was deleted behind Terraform's back.
+				PreConfig: func() { fake.states = map[string]cluster.NodeState{"prod-workers-2": cluster.NodeMissing} },
+				Config:    config("", "node_count = 3"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionNoop),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionUpdate),
+				}},
+				Check: resource.TestCheckResourceAttr(theWorkers, "nodes.prod-workers-2.state", "ready"),
+			},
+			{
+				// A replacement is reviewed in the knowledge of what it replaces.
+				PreConfig: func() { fake.lastSpec = cluster.Spec{} },
+				Config:    config("vcpus = 4", "node_count = 3"),
+				PlanOnly:  true, ExpectNonEmptyPlan: true,
+			},
+			{
+				PreConfig: func() {
+					if fake.lastSpec.ID != clusterID {
+						t.Errorf("the review was told the id %q, want that of the cluster that goes: %q", fake.lastSpec.ID, clusterID)
+					}
+				},
+				Config: config("vcpus = 4", "node_count = 3"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionReplace),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionReplace),
+				}},
+				Check: func(s *terraform.State) error {
+					if id := s.RootModule().Resources[theProd].Primary.ID; id == clusterID {
+						return fmt.Errorf("the new cluster has the id of the old one: %s", id)
+					}
+					return nil
+				},
+			},
+		},
+	})
+}

@@ -1,0 +1,173 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+)
+
+// What the change of an attribute means, in its description.
+const (
+	replacesCluster = "A change replaces the cluster."
+	replacesPool    = "A change replaces the pool."
+	inPlace         = "Changed in place."
+)
+
+// defaultNetwork is the libvirt network of a cluster that names neither a network nor a bridge; libvirt's packages
+// bring it along.
+const defaultNetwork = "default"
+
+// Schema describes the resource.
+func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A k3s cluster: its settings and its control plane. Workers come as `cockpit_k3s_node_pool`.",
+		Attributes: map[string]schema.Attribute{
+			"name": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: fmt.Sprintf("Name of the cluster, unique among its hypervisors: the servers are called `<name>-cp-<n>`. "+
+					"Lower-case letters, digits and dashes, %d at most. %s", maxClusterName, replacesCluster),
+				Validators:    []validator.String{clusterNameForm()},
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"k3s_version": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: "Release of k3s, for example `v1.36.1+k3s1`. An existing cluster keeps its version: a change is an error, " +
+					"never a replacement.",
+				Validators: []validator.String{versionForm()},
+			},
+			"network": schema.StringAttribute{
+				Optional: true, Computed: true,
+				MarkdownDescription: "libvirt network of the nodes, which must exist on every hypervisor that takes nodes of the cluster. " +
+					"Default `" + defaultNetwork + "` unless `bridge` is set. " + replacesCluster,
+				Validators:    []validator.String{stringvalidator.LengthAtLeast(1), stringvalidator.ConflictsWith(path.MatchRoot("bridge"))},
+				PlanModifiers: []planmodifier.String{networkDefault{}, stringplanmodifier.RequiresReplace()},
+			},
+			"bridge": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Host bridge of the nodes in place of a libvirt network, for example `br0`. " + replacesCluster,
+				Validators:          []validator.String{stringvalidator.LengthBetween(1, 15)},
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"control_plane": controlPlaneAttribute(),
+			"ssh_authorized_keys": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Public SSH keys, lines of an `authorized_keys` file, for the image's default user. " + inPlace +
+					" Nodes made from then on have the new keys.",
+				Validators: []validator.List{listvalidator.ValueStringsAre(publicKeyForm())},
+			},
+			"timeouts": timeoutsAttribute(ctx),
+			"id": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "UUID of the cluster, which stands on each of its VMs.",
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+			"endpoint": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "URL of the Kubernetes API. It stays known in every plan that does not make the server anew.",
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseNonNullStateForUnknown()},
+			},
+			"status": schema.StringAttribute{
+				Computed:            true,
+				MarkdownDescription: "`provisioning`, `active`, or `degraded`.",
+			},
+			"conditions": schema.ListNestedAttribute{
+				Computed:            true,
+				MarkdownDescription: "What `status` sums up, in the manner of Kubernetes conditions.",
+				NestedObject:        conditionObject(),
+			},
+			"nodes": nodesAttribute("servers of the cluster"),
+		},
+	}
+}
+
+func controlPlaneAttribute() schema.SingleNestedAttribute {
+	attributes := shapeAttributes(replacesCluster)
+	attributes["node_count"] = schema.Int64Attribute{
+		Optional: true, Computed: true, Default: int64default.StaticInt64(1),
+		MarkdownDescription: "Number of servers; `1` is the only value. Default `1`.",
+		Validators:          []validator.Int64{int64validator.OneOf(1)},
+	}
+	return schema.SingleNestedAttribute{
+		Optional: true, Computed: true,
+		MarkdownDescription: "The servers, which run the Kubernetes API and its data store. Default: one server with the defaults below.",
+		Attributes:          attributes,
+		Default:             objectdefault.StaticValue(defaultControlPlane()),
+		PlanModifiers:       []planmodifier.Object{objectplanmodifier.RequiresReplace()},
+	}
+}
+
+func conditionObject() schema.NestedAttributeObject {
+	computed := func(description string) schema.StringAttribute {
+		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
+	}
+	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+		"type":    computed("What the condition is about, for example `NodesReady`."),
+		"status":  computed("`True`, `False` or `Unknown`."),
+		"reason":  computed("The reason in one word."),
+		"message": computed("The reason in a sentence."),
+	}}
+}
+
+// timeoutsAttribute has the defaults of the engine in its descriptions.
+func timeoutsAttribute(ctx context.Context) schema.Attribute {
+	text := func(what string, def time.Duration) string {
+		return fmt.Sprintf("Time for %s Default `%dm`.", what, int(def.Minutes()))
+	}
+	a := timeouts.Attributes(ctx, timeouts.Opts{
+		Create: true, CreateDescription: text("a create; the waits inside shrink and grow with it.", cluster.DefaultCreateTimeout),
+		Read: true, ReadDescription: text("a refresh.", cluster.DefaultReadTimeout),
+		Update: true, UpdateDescription: text("an update; the waits inside shrink and grow with it.", cluster.DefaultUpdateTimeout),
+		Delete: true, DeleteDescription: text("a destroy; it counts once it stands in the state.", cluster.DefaultDeleteTimeout),
+	})
+	nested, ok := a.(schema.SingleNestedAttribute)
+	if !ok {
+		return a
+	}
+	nested.MarkdownDescription = "How long operations may take, as texts such as `90m` or `1h30m`. " + inPlace
+	return nested
+}
+
+// networkDefault plans the default network where neither network nor bridge is configured.
+type networkDefault struct{}
+
+// Description says what is planned.
+func (networkDefault) Description(context.Context) string {
+	return "the network default unless a bridge is set"
+}
+
+// MarkdownDescription says what is planned.
+func (m networkDefault) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+// PlanModifyString plans a value where the configuration has none.
+func (networkDefault) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if !req.ConfigValue.IsNull() {
+		return
+	}
+	var bridge types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("bridge"), &bridge)...)
+	switch {
+	case bridge.IsUnknown():
+		resp.PlanValue = types.StringUnknown()
+	case bridge.IsNull():
+		resp.PlanValue = types.StringValue(defaultNetwork)
+	default:
+		resp.PlanValue = types.StringNull()
+	}
+}

@@ -1,0 +1,367 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+func TestClusterLife(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	config := with(clusterConfig(), object{"ssh_authorized_keys": []any{sshKey}})
+	state := w.create(clusterType, config)
+
+	spec := w.engine.lastSpec
+	want := cluster.Spec{
+		ID: spec.ID, Name: "prod", Servers: 1,
+		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", InstallScriptURL: "https://get.k3s.io", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
+		Shape:    record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
+	}
+	if fmt.Sprint(spec) != fmt.Sprint(want) {
+		t.Errorf("the engine was given %+v, want %+v", spec, want)
+	}
+	if len(spec.ID) != 36 || state["id"] != spec.ID {
+		t.Errorf("id: got %v in the state, %q in the spec", state["id"], spec.ID)
+	}
+	if state["endpoint"] != "https://192.0.2.10:6443" || state["status"] != "active" {
+		t.Errorf("endpoint %v, status %v", state["endpoint"], state["status"])
+	}
+	node := state["nodes"].(object)["prod-cp-1"].(object)
+	if node["role"] != "server" || node["state"] != "ready" || node["hypervisor"] != "default" || node["reason"] != nil {
+		t.Errorf("node: got %v", node)
+	}
+
+	refreshed, diags := w.read(clusterType, state)
+	wantDiags(t, diags)
+	w.engine.calls = nil
+	p := w.plan(clusterType, refreshed, config)
+	wantDiags(t, p.diags)
+	if a := p.action(state); a != "no-op" {
+		t.Errorf("the same configuration plans %s: %v", a, p.state)
+	}
+	if len(w.engine.calls) > 0 {
+		t.Errorf("a plan without changes asks %v", w.engine.calls)
+	}
+
+	w.engine.nodes = cluster.Nodes{}
+	gone, diags := w.apply(clusterType, refreshed, nil, planned{})
+	wantDiags(t, diags)
+	if gone != nil || len(w.engine.lastPrior) != 1 || w.engine.lastSpec.ID != spec.ID {
+		t.Errorf("after the delete: state %v, prior nodes %v, id %q", gone, w.engine.lastPrior, w.engine.lastSpec.ID)
+	}
+}
+
+func TestClusterNetworkDefault(t *testing.T) {
+	for name, tt := range map[string]struct{ config, want object }{
+		"neither":        {object{}, object{"network": "default", "bridge": nil}},
+		"network":        {object{"network": "lab"}, object{"network": "lab", "bridge": nil}},
+		"bridge":         {object{"bridge": "br0"}, object{"network": nil, "bridge": "br0"}},
+		"unknown bridge": {object{"bridge": unknown}, object{"network": unknown, "bridge": unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			p := w.plan(clusterType, nil, with(clusterConfig(), tt.config))
+			wantDiags(t, p.diags)
+			for attribute, want := range tt.want {
+				if got := p.state[attribute]; got != want {
+					t.Errorf("%s: got %v, want %v", attribute, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestClusterPlanPutsProblemsOnAttributes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		provider, config object
+		problem          cluster.Problem
+		want             []string
+	}{
+		"network": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldNetwork, Hypervisor: "hv-a", Err: fmt.Errorf(`network "default": %w`, machine.ErrNotFound)},
+			[]string{`error at network: Unable to create cluster "prod"`, `Hypervisor "hv-a": network "default": not found.`}},
+		"bridge": {someTemplate(), with(clusterConfig(), object{"bridge": "br0"}),
+			cluster.Problem{Field: machine.FieldBridge, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at bridge: "}},
+		"storage pool": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldStoragePool, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at control_plane.storage_pool: "}},
+		"disk": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldDisk, Hypervisor: "hv-a", Err: errors.New("smaller than the template")}, []string{"error at control_plane.disk_gib: "}},
+		"foreign VM of the name": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldName, Hypervisor: "hv-a", Err: fmt.Errorf("domain prod-cp-1 %w", machine.ErrForeign)}, []string{"error at name: "}},
+		"cluster of the name, which may be tainted": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldName, Hypervisor: "hv-a", Err: errors.New("a cluster named prod exists")},
+			[]string{`warning at name: The name of cluster "prod" is in use`, "the apply will fail"}},
+		"template": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldTemplate, Hypervisor: "hv-a", Err: machine.ErrNotFound},
+			[]string{`error at : Unable to create cluster "prod"`, `provider "cockpit" block`}},
+		"hypervisor that does not answer": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldHypervisor, Hypervisor: "hv-a", Err: fmt.Errorf("dial: %w", machine.ErrUnreachable)},
+			[]string{`warning at : The plan of cluster "prod" is not reviewed`, `Hypervisor "hv-a": dial`, "during the apply"}},
+		"no template": {object{}, clusterConfig(), cluster.Problem{},
+			[]string{`error at : Unable to create cluster "prod"`, "names no template", "What to do: ", `provider "cockpit" block`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tt.provider)
+			w.engine.problems = []cluster.Problem{tt.problem}
+			wantDiags(t, w.plan(clusterType, nil, tt.config).diags, tt.want...)
+		})
+	}
+}
+
+// What is needed for the review comes from elsewhere: it moves to apply.
+func TestClusterPlanDefersReview(t *testing.T) {
+	for _, attribute := range []string{"name", "network", "control_plane"} {
+		t.Run(attribute, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			wantDiags(t, w.plan(clusterType, nil, with(clusterConfig(), object{attribute: unknown})).diags)
+			if len(w.engine.calls) > 0 {
+				t.Errorf("the engine was asked: %v", w.engine.calls)
+			}
+		})
+	}
+	t.Run("but not for what it does not look at", func(t *testing.T) {
+		w := newWorld(t, someTemplate())
+		wantDiags(t, w.plan(clusterType, nil, with(clusterConfig(), object{"k3s_version": unknown, "ssh_authorized_keys": unknown})).diags)
+		if len(w.engine.calls) != 1 {
+			t.Errorf("the engine was asked: %v, want one review", w.engine.calls)
+		}
+	})
+}
+
+func TestClusterChanges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change   object
+		action   string
+		replaces string
+	}{
+		"keys":                   {object{"ssh_authorized_keys": []any{sshKey}}, "update", ""},
+		"timeouts":               {object{"timeouts": object{"create": "2h"}}, "update", ""},
+		"name":                   {object{"name": "other"}, "replace", "name"},
+		"network":                {object{"network": "lab"}, "replace", "network"},
+		"bridge":                 {object{"bridge": "br0"}, "replace", "bridge"},
+		"shape":                  {object{"control_plane": object{"vcpus": 4}}, "replace", "control_plane"},
+		"the default said aloud": {object{"control_plane": object{"vcpus": 2}, "network": "default"}, "no-op", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			state := w.create(clusterType, clusterConfig())
+			config := with(clusterConfig(), tt.change)
+			p := w.plan(clusterType, state, config)
+			wantDiags(t, p.diags)
+			if a := p.action(state); a != tt.action || !strings.Contains(strings.Join(p.replaces, " "), tt.replaces) {
+				t.Errorf("got %s %v, want %s because of %q", a, p.replaces, tt.action, tt.replaces)
+			}
+			if tt.action == "replace" {
+				return
+			}
+			for _, attribute := range []string{"id", "endpoint", "status", "conditions", "nodes"} {
+				if at := contradiction(attribute, state[attribute], p.state[attribute]); at != "" {
+					t.Errorf("the plan alters %s", at)
+				}
+			}
+			// The engine may find more than was planned; the state holds what was planned until the next refresh.
+			w.engine.nodes = but(nodesNamed("prod", "cp", record.Server, 1), "prod-cp-1", cluster.NodeNotReady)
+			_, diags := w.apply(clusterType, state, config, p)
+			wantDiags(t, diags)
+		})
+	}
+}
+
+func TestClusterVersionChangeIsAnError(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(clusterType, clusterConfig())
+	p := w.plan(clusterType, state, with(clusterConfig(), object{"k3s_version": "v1.36.2+k3s1"}))
+	wantDiags(t, p.diags, `error at k3s_version: Unable to change k3s_version of cluster "prod"`, "runs v1.36.1+k3s1", "What to do: ")
+	if len(p.replaces) > 0 {
+		t.Errorf("the plan replaces the cluster because of %v", p.replaces)
+	}
+}
+
+// A replacement is planned a second time as a create, when the namesake still stands.
+func TestClusterReplacementKnowsWhatItReplaces(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(clusterType, clusterConfig())
+	config := with(clusterConfig(), object{"control_plane": object{"vcpus": 4}})
+	first := w.plan(clusterType, state, config)
+	second := w.plan(clusterType, nil, config, first.private...)
+	wantDiags(t, second.diags)
+	if w.engine.lastSpec.ID != state["id"] {
+		t.Errorf("the review was told the id %q, want that of the cluster that goes: %v", w.engine.lastSpec.ID, state["id"])
+	}
+	if second.state["id"] != any(unknown) {
+		t.Errorf("id: got %v, want a new one", second.state["id"])
+	}
+	w.plan(clusterType, nil, config)
+	if w.engine.lastSpec.ID != "" {
+		t.Errorf("the review of a new cluster was told the id %q", w.engine.lastSpec.ID)
+	}
+}
+
+func TestClusterDrift(t *testing.T) {
+	for name, tt := range map[string]struct {
+		state cluster.NodeState
+		// open lists what the plan leaves open; none means that nothing is planned.
+		open    string
+		warning []string
+	}{
+		"missing":   {cluster.NodeMissing, "endpoint status conditions nodes", []string{`warning at : Cluster "prod" has drifted`, "prod-cp-1", `"default" is missing`, "a new node is made"}},
+		"creating":  {cluster.NodeCreating, "endpoint status conditions nodes", []string{"prod-cp-1", "is creating"}},
+		"stopped":   {cluster.NodeStopped, "status conditions nodes", []string{"prod-cp-1", "is stopped", "it is started"}},
+		"not ready": {cluster.NodeNotReady, "", nil},
+		"unknown":   {cluster.NodeUnknown, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			state := w.create(clusterType, clusterConfig())
+			w.engine.nodes = but(nodesNamed("prod", "cp", record.Server, 1), "prod-cp-1", tt.state)
+			state, diags := w.read(clusterType, state)
+			wantDiags(t, diags)
+			w.engine.calls = nil
+			p := w.plan(clusterType, state, clusterConfig())
+			wantDiags(t, p.diags, tt.warning...)
+			for _, attribute := range []string{"id", "endpoint", "status", "conditions", "nodes"} {
+				open := p.state[attribute] == any(unknown)
+				if want := strings.Contains(tt.open, attribute); open != want {
+					t.Errorf("%s: open is %t, want %t", attribute, open, want)
+				}
+			}
+			if reviewed := len(w.engine.calls) > 0; reviewed != (tt.open != "") {
+				t.Errorf("asked: %v", w.engine.calls)
+			}
+			w.engine.nodes = nil
+			if _, diags := w.apply(clusterType, state, clusterConfig(), p); tt.open != "" {
+				wantDiags(t, diags)
+			}
+		})
+	}
+}
+
+func TestClusterCreateFails(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	p := w.plan(clusterType, nil, clusterConfig())
+	w.engine.err = &cluster.Failure{Err: errors.New("no agent"), Cause: "it is not installed.", Remedy: "install it."}
+	w.engine.nodes = but(nodesNamed("prod", "cp", record.Server, 1), "prod-cp-1", cluster.NodeCreating)
+	state, diags := w.apply(clusterType, nil, clusterConfig(), p)
+	wantDiags(t, diags, `error at : Unable to create cluster "prod"`, "No agent.", "Likely cause: it is not installed.", "What to do: install it.",
+		"prod-cp-1 (creating)", "terraform untaint")
+	if state == nil || state["nodes"].(object)["prod-cp-1"] == nil || state["id"] != w.engine.lastSpec.ID {
+		t.Fatalf("state: got %v, want the node that exists", state)
+	}
+
+	// Untainted, the next apply goes on with the same cluster.
+	w.engine.err, w.engine.nodes = nil, nil
+	p = w.plan(clusterType, state, clusterConfig())
+	wantDiags(t, p.diags, "has drifted", "prod-cp-1")
+	resumed, diags := w.apply(clusterType, state, clusterConfig(), p)
+	wantDiags(t, diags)
+	if resumed["id"] != state["id"] || resumed["status"] != "active" {
+		t.Errorf("resumed: got %v", resumed)
+	}
+}
+
+func TestClusterCreateFailsBeforeAnythingExists(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	p := w.plan(clusterType, nil, clusterConfig())
+	w.engine.err, w.engine.nodes = errors.New("no hypervisor answers"), cluster.Nodes{}
+	state, diags := w.apply(clusterType, nil, clusterConfig(), p)
+	wantDiags(t, diags, `Unable to create cluster "prod"`, "No hypervisor answers.", "Nothing is left")
+	if state != nil {
+		t.Errorf("state: got %v, want none, so that nothing is tainted", state)
+	}
+}
+
+func TestClusterUpdateFails(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(clusterType, clusterConfig())
+	config := with(clusterConfig(), object{"ssh_authorized_keys": []any{sshKey}})
+	p := w.plan(clusterType, state, config)
+	w.engine.err = errors.New("libvirtd went away")
+	state, diags := w.apply(clusterType, state, config, p)
+	wantDiags(t, diags, `Unable to update cluster "prod"`, "Libvirtd went away.", "kept in the state")
+	w.engine.err = nil
+	if a := w.plan(clusterType, state, config).action(state); a != "update" {
+		t.Errorf("after the failure the plan is %s, want the change again", a)
+	}
+}
+
+func TestClusterDeleteFails(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(clusterType, clusterConfig())
+	w.engine.err, w.engine.nodes = errors.New("hv-b does not answer"), nodesNamed("prod", "cp", record.Server, 1)
+	left, diags := w.apply(clusterType, state, nil, planned{})
+	wantDiags(t, diags, `Unable to delete cluster "prod"`, "What is left is kept in the state")
+	if left == nil || len(left["nodes"].(object)) != 1 {
+		t.Errorf("state: got %v, want the node that is left", left)
+	}
+}
+
+func TestClusterReadErrors(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(clusterType, clusterConfig())
+	for name, tt := range map[string]struct {
+		err  error
+		gone bool
+		want []string
+	}{
+		"gone":        {fmt.Errorf("cluster: %w", cluster.ErrGone), true, nil},
+		"unreachable": {machine.ErrUnreachable, false, []string{`Unable to read cluster "prod"`}},
+		"not found":   {machine.ErrNotFound, false, []string{`Unable to read cluster "prod"`}},
+		"interrupted": {context.Canceled, false, []string{`Unable to read cluster "prod"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			w.engine.err = tt.err
+			after, diags := w.read(clusterType, state)
+			wantDiags(t, diags, tt.want...)
+			if (after == nil) != tt.gone {
+				t.Errorf("state: got %v, want gone: %t", after, tt.gone)
+			}
+		})
+	}
+}
+
+func TestClusterImport(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	config := with(clusterConfig(), object{
+		"bridge": "br0", "ssh_authorized_keys": []any{sshKey},
+		"control_plane": object{"vcpus": 4, "memory_gib": 8, "disk_gib": 20, "storage_pool": "ssd", "clone": "full"},
+	})
+	w.engine.cluster = cluster.Spec{
+		ID: clusterID, Name: "prod", Servers: 1,
+		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", InstallScriptURL: "http://old", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey}},
+		Shape:    record.Shape{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 20, StoragePool: "ssd", Clone: record.Full},
+	}
+	state, diags := w.importState(clusterType, "prod")
+	wantDiags(t, diags)
+	if w.engine.calls[0] != "find cluster prod" {
+		t.Errorf("asked: %v", w.engine.calls)
+	}
+	p := w.plan(clusterType, state, config)
+	wantDiags(t, p.diags)
+	if a := p.action(state); a != "no-op" {
+		t.Errorf("import and plan of the same configuration is %s %v:\nstate %v\nplan  %v", a, p.replaces, state, p.state)
+	}
+
+	w.engine.err = errors.New(`no hypervisor has a server of a cluster "test"`)
+	_, diags = w.importState(clusterType, "test")
+	wantDiags(t, diags, `Unable to import cluster "test"`)
+}
+
+func TestTimeoutsBoundOperations(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	config := with(clusterConfig(), object{"timeouts": object{"create": "40m"}})
+	w.create(clusterType, config)
+	if d := w.engine.lastTimeout; d > 40*time.Minute || d < 39*time.Minute {
+		t.Errorf("the create had %s, want 40m", d)
+	}
+	if w.engine.lastWaits != cluster.WaitsWithin(40*time.Minute) {
+		t.Errorf("waits: got %+v", w.engine.lastWaits)
+	}
+}

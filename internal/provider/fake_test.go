@@ -1,0 +1,172 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+// fakeEngine answers with what a test sets, and remembers what it was asked.
+type fakeEngine struct {
+	settings settings
+	mu       sync.Mutex
+
+	problems []cluster.Problem
+	// nodes, missing or failing, replace those that an apply makes; nil are those of the spec, all ready.
+	nodes cluster.Nodes
+	// states are those of nodes that are not ready when they are read; an apply mends them.
+	states map[string]cluster.NodeState
+	// err ends the next applies, reads, deletes and look-ups.
+	err error
+	// cluster and pool are what is there to be found.
+	cluster cluster.Spec
+	pool    cluster.PoolSpec
+	kube    k3s.Kubeconfig
+
+	calls       []string
+	lastSpec    cluster.Spec
+	lastPool    cluster.PoolSpec
+	lastPrior   cluster.Nodes
+	lastWaits   cluster.Waits
+	lastTimeout time.Duration
+}
+
+func (e *fakeEngine) note(ctx context.Context, call string, prior cluster.Nodes) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls, e.lastPrior = append(e.calls, call), prior
+	if deadline, ok := ctx.Deadline(); ok {
+		e.lastTimeout = time.Until(deadline)
+	}
+}
+
+func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) ([]cluster.Problem, error) {
+	e.note(ctx, "check cluster", prior)
+	e.lastSpec = spec
+	return e.problems, nil
+}
+
+func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) ([]cluster.Problem, error) {
+	e.note(ctx, "check pool", prior)
+	e.lastPool = spec
+	return e.problems, nil
+}
+
+func (e *fakeEngine) FindCluster(ctx context.Context, idOrName string) (cluster.Spec, error) {
+	e.note(ctx, "find cluster "+idOrName, nil)
+	return e.cluster, e.err
+}
+
+func (e *fakeEngine) FindPool(ctx context.Context, id string) (cluster.PoolSpec, error) {
+	e.note(ctx, "find pool "+id, nil)
+	return e.pool, e.err
+}
+
+func (e *fakeEngine) ReadCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.State, error) {
+	e.note(ctx, "read cluster", prior)
+	return e.state(spec), e.err
+}
+
+func (e *fakeEngine) ReadPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.PoolState, error) {
+	e.note(ctx, "read pool", prior)
+	return e.poolState(spec), e.err
+}
+
+func (e *fakeEngine) ApplyCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.State, error) {
+	e.note(ctx, "apply cluster", prior)
+	e.states = nil
+	e.lastSpec, e.lastWaits = spec, waits
+	return e.state(spec), e.err
+}
+
+func (e *fakeEngine) ApplyPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error) {
+	e.note(ctx, "apply pool", prior)
+	e.states = nil
+	e.lastPool, e.lastWaits = spec, waits
+	return e.poolState(spec), e.err
+}
+
+func (e *fakeEngine) DeleteCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error) {
+	e.note(ctx, "delete cluster", prior)
+	e.lastSpec, e.lastWaits = spec, waits
+	return e.nodes, e.err
+}
+
+func (e *fakeEngine) DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error) {
+	e.note(ctx, "delete pool", prior)
+	e.lastPool, e.lastWaits = spec, waits
+	return e.nodes, e.err
+}
+
+func (e *fakeEngine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconfig, error) {
+	e.note(ctx, "kubeconfig "+clusterID, nil)
+	return e.kube, e.err
+}
+
+func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
+	s := cluster.State{
+		Spec: spec, Nodes: e.nodes, Endpoint: "https://192.0.2.10:6443", Status: cluster.Active,
+		Conditions: []cluster.Condition{{Type: "NodesReady", Status: "True", Reason: "AllReady"}},
+	}
+	if s.Nodes == nil {
+		s.Nodes = nodesNamed(spec.Name, record.ServerPool, record.Server, spec.Servers)
+	}
+	e.disturb(s.Nodes)
+	for _, n := range s.Nodes {
+		if n.State != cluster.NodeReady {
+			s.Status = cluster.Degraded
+		}
+	}
+	return s
+}
+
+func (e *fakeEngine) poolState(spec cluster.PoolSpec) cluster.PoolState {
+	s := cluster.PoolState{Spec: spec, Nodes: e.nodes}
+	if s.Nodes == nil {
+		s.Nodes = nodesNamed("prod", spec.Name, record.Agent, spec.Nodes)
+	}
+	e.disturb(s.Nodes)
+	return s
+}
+
+func (e *fakeEngine) disturb(nodes cluster.Nodes) {
+	for name, state := range e.states {
+		if _, ok := nodes[name]; ok {
+			but(nodes, name, state)
+		}
+	}
+}
+
+// nodesNamed are n ready nodes.
+func nodesNamed(clusterName, pool string, role record.Role, n int) cluster.Nodes {
+	nodes := cluster.Nodes{}
+	for i := 1; i <= n; i++ {
+		name := record.NodeName(clusterName, pool, i)
+		nodes[name] = cluster.NodeStatus{
+			Name: name, Role: role, Hypervisor: "default", UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+			MAC: fmt.Sprintf("52:54:00:00:00:%02d", i), IP: fmt.Sprintf("192.0.2.%d", 9+i), K3sVersion: "v1.36.1+k3s1",
+			State: cluster.NodeReady,
+		}
+	}
+	return nodes
+}
+
+// but returns nodes with the state of one of them changed.
+func but(nodes cluster.Nodes, name string, state cluster.NodeState) cluster.Nodes {
+	n := nodes[name]
+	n.State, n.Reason = state, "for a test"
+	nodes[name] = n
+	return nodes
+}
+
+type fakeReleases struct {
+	list k3s.ReleaseList
+	err  error
+}
+
+func (r *fakeReleases) List(context.Context) (k3s.ReleaseList, error) { return r.list, r.err }

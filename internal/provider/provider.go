@@ -1,0 +1,211 @@
+package provider
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/kube"
+)
+
+// Address is where Terraform and OpenTofu find the provider.
+const Address = "registry.terraform.io/cockpit-k3s/cockpit"
+
+// ProtocolVersion is the version of Terraform's plugin protocol that the provider speaks; nested attributes need 6. It
+// stands in terraform-registry-manifest.json too.
+const ProtocolVersion = 6
+
+// typeName begins the type names of all resources and data sources.
+const typeName = "cockpit"
+
+// connector makes what a configured provider asks. It does no I/O.
+type connector func(s settings) (engine, releases, error)
+
+type cockpit struct {
+	version string
+	connect connector
+}
+
+var (
+	_ provider.Provider                   = (*cockpit)(nil)
+	_ provider.ProviderWithValidateConfig = (*cockpit)(nil)
+)
+
+// New returns the provider of a release.
+func New(version string) func() provider.Provider {
+	return func() provider.Provider { return &cockpit{version: version, connect: connect} }
+}
+
+// Metadata names the provider.
+func (p *cockpit) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
+	resp.TypeName, resp.Version = typeName, p.version
+}
+
+// hypervisorName is a name that can stand in messages and in the state unquoted.
+var hypervisorName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+var httpURL = regexp.MustCompile(`^https?://[^\s/]+`)
+
+// Schema describes the provider's configuration.
+func (p *cockpit) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Makes k3s clusters of virtual machines on libvirt hypervisors.",
+		Attributes: map[string]schema.Attribute{
+			"hypervisors": schema.MapNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "The hypervisors by a name of your choice, which stands in the state: renaming one makes its nodes unknown. " +
+					"Omitted: one hypervisor `default` at the environment variable `LIBVIRT_DEFAULT_URI`, or else at `qemu:///system`.",
+				Validators: []validator.Map{
+					mapvalidator.SizeAtLeast(1),
+					mapvalidator.KeysAre(stringvalidator.RegexMatches(hypervisorName, "a hypervisor's name has letters, digits, dots, dashes and underscores")),
+				},
+				NestedObject: schema.NestedAttributeObject{Attributes: hypervisorAttributes()},
+			},
+			"template": schema.SingleNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "The golden image that nodes are cloned from: a qcow2 volume with cloud-init and qemu-guest-agent. " +
+					"Resources need it as soon as they make nodes.",
+				Attributes: templateAttributes(),
+			},
+			"k3s": schema.SingleNestedAttribute{
+				Optional:            true,
+				MarkdownDescription: "Where k3s comes from.",
+				Attributes:          k3sAttributes(),
+			},
+			"parallelism": schema.Int64Attribute{
+				Optional:            true,
+				MarkdownDescription: "How many nodes are worked on at once on each hypervisor, 1 to 16. Default `4`.",
+				Validators:          []validator.Int64{int64validator.Between(1, 16)},
+			},
+		},
+	}
+}
+
+func hypervisorAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"uri": schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "libvirt URI, for example `qemu:///system` or `qemu+ssh://root@hv-a.example/system`. " +
+				"Over SSH the machine's `ssh` is used, with its configuration and agent; it never prompts.",
+			Validators: []validator.String{uriForm()},
+		},
+		"virt_type": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "`kvm`, or `qemu` for emulation, which is many times slower. " +
+				"Default: `kvm` where the hypervisor offers it.",
+			Validators: []validator.String{stringvalidator.OneOf("kvm", "qemu")},
+		},
+		"schedulable": schema.BoolAttribute{
+			Optional:            true,
+			MarkdownDescription: "Whether new nodes may go there; those that stand there stay. Default `true`.",
+		},
+	}
+}
+
+func templateAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"hypervisor": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "The hypervisor that the image stands on, a key of `hypervisors`. It may be left out where there is one hypervisor.",
+		},
+		"pool": schema.StringAttribute{
+			Required:            true,
+			MarkdownDescription: "libvirt storage pool that holds the image.",
+			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+		},
+		"volume": schema.StringAttribute{
+			Required:            true,
+			MarkdownDescription: "Name of the image's volume in the pool.",
+			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+		},
+	}
+}
+
+func k3sAttributes() map[string]schema.Attribute {
+	url := stringvalidator.RegexMatches(httpURL, "it has to begin with http:// or https:// and a host")
+	return map[string]schema.Attribute{
+		"install_script_url": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "URL of the k3s install script, which the nodes download. Default `" + defaultInstallScriptURL + "`.",
+			Validators:          []validator.String{url},
+		},
+		"releases_url": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "URL of the list of k3s releases, in the form of GitHub's REST API. " +
+				"Default: that of the k3s project on GitHub.",
+			Validators: []validator.String{url},
+		},
+		"github_token": schema.StringAttribute{
+			Optional: true, Sensitive: true,
+			MarkdownDescription: "Token for GitHub, which allows more requests for the list of releases. Default: the environment variable `GITHUB_TOKEN`.",
+		},
+	}
+}
+
+// ValidateConfig finds what does not fit together, where every value is known.
+func (p *cockpit) ValidateConfig(ctx context.Context, req provider.ValidateConfigRequest, resp *provider.ValidateConfigResponse) {
+	if !req.Config.Raw.IsFullyKnown() {
+		return
+	}
+	var m providerModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if !resp.Diagnostics.HasError() {
+		m.resolve(ctx, &resp.Diagnostics)
+	}
+}
+
+// Configure prepares the engine; connections are made when they are first needed. With a value that is not known yet
+// there is no engine, and resources plan without their checks.
+func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
+	b := &backend{known: req.Config.Raw.IsFullyKnown()}
+	resp.ResourceData, resp.DataSourceData = b, b
+	if !b.known {
+		return
+	}
+	var m providerModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	b.settings = m.resolve(ctx, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var err error
+	if b.engine, b.releases, err = p.connect(b.settings); err != nil {
+		task{"configure", "provider", typeName}.fail(&resp.Diagnostics, err)
+	}
+}
+
+// Resources lists the resources.
+func (p *cockpit) Resources(context.Context) []func() resource.Resource {
+	return []func() resource.Resource{newClusterResource, newPoolResource}
+}
+
+// DataSources lists the data sources.
+func (p *cockpit) DataSources(context.Context) []func() datasource.DataSource {
+	return []func() datasource.DataSource{newKubeconfigDataSource, newVersionsDataSource}
+}
+
+// connect makes the engine over the libvirt fleet, and the client for the list of releases.
+func connect(s settings) (engine, releases, error) {
+	var template hypervisor.TemplateRef
+	if s.template != nil {
+		template = *s.template
+	}
+	fleet := hypervisor.New(s.hypervisors, template, s.parallelism)
+	dial := func(kubeconfig []byte) (cluster.Kube, error) { return kube.New(kubeconfig) }
+	client, err := k3s.NewClient(s.releasesURL, s.githubToken)
+	return cluster.New(fleet, dial, s.parallelism), client, err
+}

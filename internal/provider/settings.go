@@ -1,0 +1,124 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
+)
+
+const (
+	// defaultHypervisor names the one hypervisor of a provider without hypervisors.
+	defaultHypervisor       = "default"
+	defaultURI              = "qemu:///system"
+	defaultInstallScriptURL = "https://get.k3s.io"
+
+	envURI    = "LIBVIRT_DEFAULT_URI"
+	envGitHub = "GITHUB_TOKEN"
+)
+
+// providerModel is the provider's configuration.
+type providerModel struct {
+	Hypervisors types.Map    `tfsdk:"hypervisors"`
+	Template    types.Object `tfsdk:"template"`
+	K3s         types.Object `tfsdk:"k3s"`
+	Parallelism types.Int64  `tfsdk:"parallelism"`
+}
+
+type hypervisorModel struct {
+	URI         types.String `tfsdk:"uri"`
+	VirtType    types.String `tfsdk:"virt_type"`
+	Schedulable types.Bool   `tfsdk:"schedulable"`
+}
+
+type templateModel struct {
+	Hypervisor types.String `tfsdk:"hypervisor"`
+	Pool       types.String `tfsdk:"pool"`
+	Volume     types.String `tfsdk:"volume"`
+}
+
+type k3sModel struct {
+	InstallScriptURL types.String `tfsdk:"install_script_url"`
+	ReleasesURL      types.String `tfsdk:"releases_url"`
+	GitHubToken      types.String `tfsdk:"github_token"`
+}
+
+// settings is the provider's configuration with everything that it leaves out.
+type settings struct {
+	hypervisors map[string]hypervisor.Config
+	// template is nil where the configuration has none.
+	template         *hypervisor.TemplateRef
+	installScriptURL string
+	// releasesURL is "" for the k3s project's own list.
+	releasesURL string
+	githubToken string
+	parallelism int
+}
+
+// resolve completes a configuration whose values are all known from the environment and the defaults.
+func (m providerModel) resolve(ctx context.Context, diags *diag.Diagnostics) settings {
+	s := settings{parallelism: cmp.Or(int(m.Parallelism.ValueInt64()), cluster.DefaultParallelism)}
+	s.hypervisors = m.resolveHypervisors(ctx, diags)
+
+	var k k3sModel
+	diags.Append(m.K3s.As(ctx, &k, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
+	s.installScriptURL = cmp.Or(k.InstallScriptURL.ValueString(), defaultInstallScriptURL)
+	s.releasesURL = k.ReleasesURL.ValueString()
+	s.githubToken = cmp.Or(k.GitHubToken.ValueString(), os.Getenv(envGitHub))
+
+	if !m.Template.IsNull() {
+		s.template = m.resolveTemplate(ctx, s.hypervisors, diags)
+	}
+	return s
+}
+
+func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagnostics) map[string]hypervisor.Config {
+	if m.Hypervisors.IsNull() {
+		uri := cmp.Or(os.Getenv(envURI), defaultURI)
+		if err := checkURI(uri); err != nil {
+			task{"use", "environment variable", envURI}.fail(diags, err)
+		}
+		return map[string]hypervisor.Config{defaultHypervisor: {URI: uri, Schedulable: true}}
+	}
+	var models map[string]hypervisorModel
+	diags.Append(m.Hypervisors.ElementsAs(ctx, &models, false)...)
+	out := make(map[string]hypervisor.Config, len(models))
+	for name, h := range models {
+		out[name] = hypervisor.Config{
+			URI: h.URI.ValueString(), VirtType: h.VirtType.ValueString(), Schedulable: h.Schedulable.IsNull() || h.Schedulable.ValueBool(),
+		}
+	}
+	return out
+}
+
+func (m providerModel) resolveTemplate(ctx context.Context, hypervisors map[string]hypervisor.Config, diags *diag.Diagnostics) *hypervisor.TemplateRef {
+	var t templateModel
+	diags.Append(m.Template.As(ctx, &t, basetypes.ObjectAsOptions{})...)
+	ref := &hypervisor.TemplateRef{Hypervisor: t.Hypervisor.ValueString(), Pool: t.Pool.ValueString(), Volume: t.Volume.ValueString()}
+	names := slices.Sorted(maps.Keys(hypervisors))
+	at := path.Root("template").AtName("hypervisor")
+	switch _, listed := hypervisors[ref.Hypervisor]; {
+	case listed:
+	case ref.Hypervisor == "" && len(names) == 1:
+		ref.Hypervisor = names[0]
+	case ref.Hypervisor == "":
+		task{"use", "template", ref.Volume}.failAt(diags, at, errors.New(
+			"with several hypervisors it has to say on which of them it stands: "+strings.Join(names, ", ")))
+	default:
+		task{"use", "template", ref.Volume}.failAt(diags, at, fmt.Errorf(
+			"there is no hypervisor %q in the provider's configuration; there are: %s", ref.Hypervisor, strings.Join(names, ", ")))
+	}
+	return ref
+}

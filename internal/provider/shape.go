@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+// shapeModel is the size of a node and where its disk stands.
+type shapeModel struct {
+	VCPUs       types.Int64  `tfsdk:"vcpus"`
+	MemoryGiB   types.Int64  `tfsdk:"memory_gib"`
+	DiskGiB     types.Int64  `tfsdk:"disk_gib"`
+	StoragePool types.String `tfsdk:"storage_pool"`
+	Clone       types.String `tfsdk:"clone"`
+}
+
+const mibPerGiB = 1024
+
+// defaultShape is the size of a node whose configuration says nothing of it.
+var defaultShape = record.Shape{VCPUs: 2, MemoryMiB: 4 * mibPerGiB, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay}
+
+func newShapeModel(s record.Shape) shapeModel {
+	return shapeModel{
+		VCPUs: types.Int64Value(int64(s.VCPUs)), MemoryGiB: types.Int64Value(int64(s.MemoryMiB / mibPerGiB)),
+		DiskGiB: types.Int64Value(int64(s.DiskGiB)), StoragePool: types.StringValue(s.StoragePool), Clone: types.StringValue(string(s.Clone)),
+	}
+}
+
+// known reports whether every value is known.
+func (m shapeModel) known() bool {
+	return known(m.VCPUs, m.MemoryGiB, m.DiskGiB, m.StoragePool, m.Clone)
+}
+
+// equal reports whether nothing differs.
+func (m shapeModel) equal(o shapeModel) bool {
+	return m.VCPUs.Equal(o.VCPUs) && m.MemoryGiB.Equal(o.MemoryGiB) && m.DiskGiB.Equal(o.DiskGiB) &&
+		m.StoragePool.Equal(o.StoragePool) && m.Clone.Equal(o.Clone)
+}
+
+func (m shapeModel) shape() record.Shape {
+	return record.Shape{
+		VCPUs: int(m.VCPUs.ValueInt64()), MemoryMiB: int(m.MemoryGiB.ValueInt64()) * mibPerGiB, DiskGiB: int(m.DiskGiB.ValueInt64()),
+		StoragePool: m.StoragePool.ValueString(), Clone: record.Clone(m.Clone.ValueString()),
+	}
+}
+
+// known reports whether all values are known.
+func known(values ...attr.Value) bool {
+	for _, v := range values {
+		if v.IsUnknown() {
+			return false
+		}
+	}
+	return true
+}
+
+// shapeAttributes are the attributes of shapeModel. The consequence says what a change of one of them means.
+func shapeAttributes(consequence string) map[string]schema.Attribute {
+	number := func(description string, def, most int64) schema.Int64Attribute {
+		return schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(def),
+			MarkdownDescription: fmt.Sprintf("%s Default `%d`. %s", description, def, consequence),
+			Validators:          []validator.Int64{int64validator.Between(1, most)},
+			PlanModifiers:       []planmodifier.Int64{int64planmodifier.RequiresReplace()},
+		}
+	}
+	text := func(description, def string, v validator.String) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(def),
+			MarkdownDescription: fmt.Sprintf("%s Default `%s`. %s", description, def, consequence),
+			Validators:          []validator.String{v},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		}
+	}
+	def := newShapeModel(defaultShape)
+	return map[string]schema.Attribute{
+		"vcpus":      number("Virtual CPUs of each node.", def.VCPUs.ValueInt64(), 1024),
+		"memory_gib": number("Memory of each node in GiB.", def.MemoryGiB.ValueInt64(), 64*1024),
+		"disk_gib": number("Root disk of each node in GiB; not smaller than the template. The guest grows its file system to it.",
+			def.DiskGiB.ValueInt64(), 64*1024),
+		"storage_pool": text("libvirt storage pool for the disks, which must exist on every hypervisor that takes such nodes.",
+			def.StoragePool.ValueString(), stringvalidator.LengthAtLeast(1)),
+		"clone": text("How disks are made: `overlay` is a qcow2 file over the template that holds only what differs, `full` is a copy that depends on nothing.",
+			def.Clone.ValueString(), stringvalidator.OneOf(string(record.Overlay), string(record.Full))),
+	}
+}
