@@ -204,7 +204,9 @@ func (w *world) guest(m machine.Machine) fakeGuest {
 	return fakeGuest{}
 }
 
-func address(m machine.Machine) string { return fmt.Sprintf("192.0.2.%d", len(m.Name)*8+m.Record.Ordinal) }
+func address(m machine.Machine) string {
+	return fmt.Sprintf("192.0.2.%d", len(m.Name)*8+m.Record.Ordinal)
+}
 
 type guestOf struct {
 	w *world

@@ -1,0 +1,167 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+)
+
+func TestWrap(t *testing.T) {
+	if wrap(nil, "x") != nil {
+		t.Error("an error came out of none")
+	}
+	err := wrap(libvirt.Error{Code: libvirt.ERR_NO_STORAGE_VOL, Message: "no volume 'a'"}, "look for %q", "a")
+	if got := err.Error(); got != `look for "a": no volume 'a'` {
+		t.Errorf("text %q", got)
+	}
+	if !errors.Is(err, libvirt.ERR_NO_STORAGE_VOL) || !errors.Is(err, machine.ErrNotFound) || errors.Is(err, machine.ErrUnreachable) {
+		t.Error("its kind is lost")
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	for code, want := range map[libvirt.ErrorNumber]bool{
+		libvirt.ERR_NO_DOMAIN: true, libvirt.ERR_NO_STORAGE_POOL: true, libvirt.ERR_NO_STORAGE_VOL: true,
+		libvirt.ERR_NO_NETWORK: true, libvirt.ERR_NO_INTERFACE: true,
+		libvirt.ERR_NO_CONNECT: false, libvirt.ERR_SYSTEM_ERROR: false, libvirt.ERR_INTERNAL_ERROR: false, libvirt.ERR_RPC: false,
+		libvirt.ERR_AUTH_FAILED: false, libvirt.ERR_NO_SUPPORT: false, libvirt.ERR_OPERATION_INVALID: false,
+	} {
+		if got := errors.Is(wrap(libvirt.Error{Code: code}, "x"), machine.ErrNotFound); got != want {
+			t.Errorf("code %d: got %t", code, got)
+		}
+	}
+}
+
+func TestWithoutLibrary(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Failed to open libvirt.so.0": true,
+		"libvirt.so.0: cannot open shared object file: No such file or directory": true,
+		"Failed to connect socket to '/run/libvirt/libvirt-sock'":                 false,
+	} {
+		if got := withoutLibrary(wrap(libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: text}, "start")); got != want {
+			t.Errorf("%q: got %t", text, got)
+		}
+	}
+	if !strings.Contains(libraryHint, "libvirt0 (Debian") || !strings.Contains(libraryHint, "libvirt-libs (RHEL") {
+		t.Errorf("the hint %q names no package", libraryHint)
+	}
+}
+
+func TestExplainStart(t *testing.T) {
+	denied := wrap(libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "Could not open '/srv/a.qcow2': Permission denied"}, "start the domain")
+	wantError(t, explainStart(denied), libvirt.ERR_INTERNAL_ERROR, "/srv/a.qcow2", "AppArmor", "root_squash")
+	other := wrap(libvirt.Error{Message: "no memory"}, "start the domain")
+	if explainStart(other) != other { //nolint:errorlint // it is to stay the same
+		t.Error("another error was altered")
+	}
+	if explainStart(nil) != nil {
+		t.Error("an error came out of none")
+	}
+}
+
+func TestAgentError(t *testing.T) {
+	tests := map[string]struct {
+		code   libvirt.ErrorNumber
+		text   string
+		target error
+		// refused is the agent's own answer, where there was one.
+		refused string
+	}{
+		"not connected":              {code: 86, text: "QEMU guest agent is not connected", target: guestagent.ErrNotConnected},
+		"timeout":                    {code: 112, text: "timed out", target: guestagent.ErrNotConnected},
+		"sync lost":                  {code: 97, text: "sync", target: guestagent.ErrNotConnected},
+		"domain off":                 {code: 55, text: "domain is not running", target: guestagent.ErrNotRunning},
+		"no channel":                 {code: 74, text: "QEMU guest agent is not configured", target: guestagent.ErrNotConfigured},
+		"domain gone":                {code: 42, text: "Domain not found", target: machine.ErrNotFound},
+		"refused until libvirt 11.1": {code: 1, text: "internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed", refused: "Command guest-exec has been disabled: the command is not allowed"},
+		"refused since libvirt 11.2": {code: 113, text: "unable to execute QEMU agent command 'guest-file-open': failed to open file '/a' (mode: 'r'): No such file or directory", refused: "failed to open file '/a' (mode: 'r'): No such file or directory"},
+		"refused in other words":     {code: 113, text: "the agent said no", refused: "the agent said no"},
+		"another error":              {code: 1, text: "internal error: out of cheese"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := agentError(libvirt.Error{Code: tt.code, Message: tt.text})
+			var refused *guestagent.RefusedError
+			switch is := errors.As(err, &refused); {
+			case is != (tt.refused != ""):
+				t.Fatalf("got %v", err)
+			case is && refused.Text != tt.refused:
+				t.Errorf("answer %q, want %q", refused.Text, tt.refused)
+			case !is:
+				wantError(t, err, tt.target, tt.text)
+			}
+		})
+	}
+	if agentError(nil) != nil {
+		t.Error("an error came out of none")
+	}
+}
+
+func TestWhileBusy(t *testing.T) {
+	busyPool := libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "internal error: pool 'vms' has asynchronous jobs running."}
+	t.Run("third try", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			answers := []error{busyPool, wrap(busyPool, "refresh"), nil}
+			tries := 0
+			err := whileBusy(t.Context(), func() error { tries++; return answers[tries-1] })
+			if err != nil || tries != 3 {
+				t.Errorf("error %v after %d tries", err, tries)
+			}
+		})
+	})
+	t.Run("another error", func(t *testing.T) {
+		err := whileBusy(t.Context(), func() error { return libvirt.Error{Code: libvirt.ERR_NO_STORAGE_VOL} })
+		wantError(t, err, libvirt.ERR_NO_STORAGE_VOL)
+	})
+	t.Run("until the end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			wantError(t, whileBusy(ctx, func() error { return busyPool }), context.DeadlineExceeded, "asynchronous jobs running")
+		})
+	})
+}
+
+func TestWithinLeavesHangingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := answering(t.Context())
+		defer cancel()
+		hangs := make(chan struct{})
+		_, err := within(ctx, func() (int, error) { <-hangs; return 1, nil })
+		wantError(t, err, machine.ErrUnreachable, "1m30s")
+		close(hangs)
+	})
+}
+
+func TestGateKeepsRefreshesFromBuilds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost("hv-a", Config{}, 1)
+		p := &pool{name: "vms", gate: h.gate("vms")}
+		building := make(chan struct{})
+		var order []string
+		go func() {
+			_ = p.build(t.Context(), func() error { <-building; order = append(order, "build"); return nil })
+		}()
+		synctest.Wait()
+		go func() {
+			_ = p.pass(t.Context(), gateSize, func() error { order = append(order, "refresh"); return nil })
+		}()
+		synctest.Wait()
+		close(building)
+		synctest.Wait()
+		if strings.Join(order, " ") != "build refresh" {
+			t.Errorf("order %q", order)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantError(t, p.build(ctx, func() error { t.Error("it ran"); return nil }), context.Canceled)
+	})
+}

@@ -1,0 +1,106 @@
+// Package hypervisor speaks libvirt with one or more hypervisors: it finds, makes, changes and removes VMs and their
+// volumes, and knows nothing of what runs in them.
+//
+// A VM is ours if its domain's metadata holds a record (package record). No other domain is changed or removed, and of
+// the volumes only those that a record lists or that carry the name and UUID of one of our VMs.
+package hypervisor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+)
+
+// Config is how one hypervisor is reached and used.
+type Config struct {
+	// URI is libvirt's (https://libvirt.org/uri.html).
+	URI string
+	// VirtType is the libvirt type of new domains: "kvm" or "qemu" (emulated); "" is the best that the host can do.
+	VirtType string
+	// Schedulable says whether new nodes may go there.
+	Schedulable bool
+}
+
+// TemplateRef says where the golden image stands. A hypervisor has it in the storage pool of the new VM, under the same
+// volume name, or is itself the template's hypervisor.
+type TemplateRef struct {
+	Hypervisor string
+	Pool       string
+	Volume     string
+}
+
+// Fleet is the set of configured hypervisors. It is safe for concurrent use, and does nothing before it is asked to.
+type Fleet struct {
+	hosts    map[string]*host
+	template TemplateRef
+}
+
+// New makes a Fleet. parallelism bounds the copying of whole disks on each hypervisor.
+func New(configs map[string]Config, template TemplateRef, parallelism int) *Fleet {
+	f := &Fleet{hosts: make(map[string]*host, len(configs)), template: template}
+	for name, c := range configs {
+		f.hosts[name] = newHost(name, c, parallelism)
+	}
+	return f
+}
+
+// Close gives the connections back. Calls that are under way end first; later ones fail.
+func (f *Fleet) Close() {
+	for _, h := range f.hosts {
+		h.close()
+	}
+}
+
+// Hypervisors lists the configured hypervisors by name.
+func (f *Fleet) Hypervisors() []machine.Hypervisor {
+	list := make([]machine.Hypervisor, 0, len(f.hosts))
+	for _, name := range slices.Sorted(maps.Keys(f.hosts)) {
+		list = append(list, machine.Hypervisor{Name: name, Schedulable: f.hosts[name].config.Schedulable})
+	}
+	return list
+}
+
+// host returns a hypervisor by name. What stands on one that is not configured is unknown.
+func (f *Fleet) host(name string) (*host, error) {
+	if h, ok := f.hosts[name]; ok {
+		return h, nil
+	}
+	return nil, fmt.Errorf("%w: the provider's configuration does not name it", machine.ErrUnreachable)
+}
+
+// on carries work out on a hypervisor. Errors say what was being done, but not where: the caller knows.
+func (f *Fleet) on(ctx context.Context, hypervisor, doing string, work func(context.Context, *host) error) error {
+	h, err := f.host(hypervisor)
+	if err == nil {
+		_, err = within(ctx, func() (struct{}, error) { return struct{}{}, work(ctx, h) })
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// within runs work in a goroutine of its own and returns when it is done or ctx is, whichever comes first: a call into
+// libvirt cannot be cancelled. Work that was left behind ends with the call that it is in, because its next wait or
+// call looks at ctx, and the connection's keep-alive bounds that call.
+func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := work()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("libvirt has not answered: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,95 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+	"libvirt.org/go/libvirt"
+)
+
+const (
+	// maxCalls bounds the calls under way on one connection. A daemon takes five of a client (max_client_requests in
+	// libvirtd.conf) and stops to listen to it at the fifth, to keep-alive too.
+	maxCalls = 4
+	// maxCopies bounds the calls that last as long as a disk is copied, so that others always come through.
+	maxCopies = maxCalls - 1
+)
+
+// host is one hypervisor. It has one connection, made when it is first needed and again after it broke.
+type host struct {
+	name   string
+	config Config
+	calls  *semaphore.Weighted
+	copies *semaphore.Weighted
+
+	mu sync.Mutex
+	// link is the connection that new calls take, dialling the attempt to make one.
+	link     *link
+	dialling *dial
+	// answered: there was a connection before.
+	answered bool
+	// gates holds one gate for each storage pool that was used.
+	gates map[string]*semaphore.Weighted
+	// virtType is the domain type that the host does best, once it is known.
+	virtType string
+
+	// closing ends all waits for a connection.
+	closing   chan struct{}
+	closeOnce sync.Once
+}
+
+func newHost(name string, c Config, parallelism int) *host {
+	return &host{
+		name:    name,
+		config:  c,
+		calls:   semaphore.NewWeighted(maxCalls),
+		copies:  semaphore.NewWeighted(int64(min(max(parallelism, 1), maxCopies))),
+		gates:   map[string]*semaphore.Weighted{},
+		closing: make(chan struct{}),
+	}
+}
+
+// do calls fn with the connection. It calls it a second time, with a new connection, where the first one broke: fn must
+// bear that.
+func (h *host) do(ctx context.Context, fn func(*libvirt.Connect) error) error {
+	err := h.once(ctx, fn)
+	if errors.Is(err, errBroken) && ctx.Err() == nil {
+		return h.once(ctx, fn)
+	}
+	return err
+}
+
+// once calls fn with the connection.
+func (h *host) once(ctx context.Context, fn func(*libvirt.Connect) error) error {
+	if err := acquire(ctx, h.calls, 1); err != nil {
+		return err
+	}
+	defer h.calls.Release(1)
+	l, err := h.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.leave(l)
+	if err := fn(l.conn); err != nil {
+		if !l.alive() {
+			h.drop(l)
+			return broken(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// acquire takes n places; it takes none once ctx has ended.
+func acquire(ctx context.Context, s *semaphore.Weighted, n int64) error {
+	if err := s.Acquire(ctx, n); err != nil {
+		return context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		s.Release(n)
+		return context.Cause(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
+)
+
+const gib = 1 << 30
+
+// inBytes is a size in GiB as libvirt counts it.
+func inBytes(sizeGiB int) uint64 { return uint64(max(sizeGiB, 0)) * gib }
+
+// volumeXML renders a new volume, which only root and QEMU may read. backing is nil for one that depends on nothing.
+func volumeXML(name, format string, capacity uint64, backing *template) (string, error) {
+	v := libvirtxml.StorageVolume{
+		Type:       "file",
+		Name:       name,
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: capacity},
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: format},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"},
+		},
+	}
+	if format == "qcow2" {
+		// libvirt still makes version 2 of the format, which can neither give discarded blocks back to the host where a
+		// template stands behind them nor hold the bitmaps of backup tools. QEMU reads version 3 since 1.1.
+		v.Target.Compat = "1.1"
+	}
+	if backing != nil {
+		// The format is named, because neither QEMU nor the security drivers guess that of a file behind another.
+		v.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path:   backing.path,
+			Format: &libvirtxml.StorageVolumeTargetFormat{Type: backing.format},
+		}
+	}
+	text, err := v.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("render the volume: %w", err)
+	}
+	return text, nil
+}
+
+// CloneDisk makes the root volume from the template that the VM's record names, of the record's size. A volume that
+// stands under its name is what an earlier attempt left: it is made anew, unless the VM runs on it or has joined.
+func (f *Fleet) CloneDisk(ctx context.Context, s machine.Spec) error {
+	return f.on(ctx, s.Hypervisor, "make the root disk", func(ctx context.Context, h *host) error {
+		if s.Record.Shape.Clone == record.Full {
+			if err := acquire(ctx, h.copies, 1); err != nil {
+				return err
+			}
+			defer h.copies.Release(1)
+		}
+		m := machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, Record: s.Record}
+		return h.withDomain(ctx, m, func(conn *libvirt.Connect, d *domain) error { return h.cloneDisk(ctx, conn, d) })
+	})
+}
+
+func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) error {
+	state, err := d.power()
+	if err != nil {
+		return err
+	}
+	if state != machine.Stopped || d.record.Phase == record.Joined {
+		return nil
+	}
+	shape := d.record.Shape
+	target, err := h.pool(conn, shape.StoragePool)
+	if err != nil {
+		return err
+	}
+	defer target.free()
+	store, err := h.pool(conn, d.record.Template.Pool)
+	if err != nil {
+		return err
+	}
+	defer store.free()
+	t, err := openTemplate(store, d.record.Template.Volume)
+	if err != nil {
+		return err
+	}
+	defer t.free()
+	if err := t.fits(shape.DiskGiB); err != nil {
+		return err
+	}
+	name := machine.RootVolume(d.name, d.uuid)
+	if old, err := target.LookupStorageVolByName(name); err == nil {
+		defer func() { _ = old.Free() }()
+		if err := target.discard(ctx, name, old); err != nil {
+			return err
+		}
+	}
+	if shape.Clone == record.Full {
+		return target.copy(ctx, name, t, inBytes(shape.DiskGiB))
+	}
+	return target.overlay(ctx, name, t, inBytes(shape.DiskGiB))
+}
+
+// overlay makes a qcow2 volume that holds only what differs from the template.
+func (p *pool) overlay(ctx context.Context, name string, t *template, capacity uint64) error {
+	text, err := volumeXML(name, "qcow2", capacity, t)
+	if err != nil {
+		return err
+	}
+	vol, err := p.create(ctx, text)
+	if err != nil {
+		return wrap(err, "make the volume %q", name)
+	}
+	return wrap(vol.Free(), "free the volume")
+}
+
+// copy makes a qcow2 volume that depends on nothing. libvirt gives a copy the template's size, whatever was asked for.
+func (p *pool) copy(ctx context.Context, name string, t *template, capacity uint64) error {
+	text, err := volumeXML(name, "qcow2", capacity, nil)
+	if err != nil {
+		return err
+	}
+	return p.build(ctx, func() error {
+		vol, err := p.StorageVolCreateXMLFrom(text, t.StorageVol, 0)
+		if err != nil {
+			return wrap(err, "copy the template to the volume %q", name)
+		}
+		defer func() { _ = vol.Free() }()
+		if capacity == t.capacity {
+			return nil
+		}
+		return wrap(vol.Resize(capacity, 0), "grow the volume %q", name)
+	})
+}
+
+// create makes a volume.
+func (p *pool) create(ctx context.Context, text string) (vol *libvirt.StorageVol, err error) {
+	err = p.build(ctx, func() (err error) {
+		vol, err = p.StorageVolCreateXML(text, 0)
+		return err
+	})
+	return vol, err
+}
+
+// volume finds a volume by name. The pool is refreshed before a miss is believed.
+func (p *pool) volume(ctx context.Context, name string) (*libvirt.StorageVol, error) {
+	vol, err := p.LookupStorageVolByName(name)
+	if errors.Is(err, libvirt.ERR_NO_STORAGE_VOL) {
+		if err := p.refresh(ctx); err != nil {
+			return nil, err
+		}
+		vol, err = p.LookupStorageVolByName(name)
+	}
+	if err != nil {
+		return nil, wrap(err, "look for the volume %q in storage pool %q", name, p.name)
+	}
+	return vol, nil
+}
+
+// remove deletes a volume; one that is gone is no error.
+func (p *pool) remove(ctx context.Context, name string) error {
+	vol, err := p.volume(ctx, name)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = vol.Free() }()
+	return p.discard(ctx, name, vol)
+}
+
+// discard deletes a volume that was found.
+func (p *pool) discard(ctx context.Context, name string, vol *libvirt.StorageVol) error {
+	err := p.build(ctx, func() error { return vol.Delete(libvirt.STORAGE_VOL_DELETE_NORMAL) })
+	if errors.Is(err, libvirt.ERR_NO_STORAGE_VOL) { // somebody else was faster
+		return nil
+	}
+	return wrap(err, "delete the volume %q in storage pool %q", name, p.name)
+}
+
+// removeVolume deletes a volume, in whatever pool. Where the pool does not exist any more there is nothing to delete.
+func (h *host) removeVolume(ctx context.Context, conn *libvirt.Connect, v record.Volume) error {
+	p, err := h.pool(conn, v.Pool)
+	if errors.Is(err, machine.ErrNotFound) {
+		tflog.Warn(ctx, "storage pool is gone, its volume is taken for gone too",
+			map[string]any{"hypervisor": h.name, "pool": v.Pool, "volume": v.Name})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.free()
+	return p.remove(ctx, v.Name)
+}
