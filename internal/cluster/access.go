@@ -14,7 +14,7 @@ import (
 
 // door is the way into a cluster's API.
 type door struct {
-	// server is the name of the server that it was read from.
+	// server is the UUID of the server that it was read from.
 	server     string
 	kubeconfig k3s.Kubeconfig
 	kube       Kube
@@ -54,7 +54,7 @@ func (e *Engine) open(ctx context.Context, machines []machine.Machine, fresh boo
 	e.mu.Lock()
 	known := e.doors[id]
 	e.mu.Unlock()
-	if known != nil && !fresh {
+	if known != nil && !fresh && slices.ContainsFunc(servers, known.through) {
 		return known, nil
 	}
 	var errs []error
@@ -97,11 +97,16 @@ func (e *Engine) openServer(ctx context.Context, server machine.Machine) (*door,
 	if err != nil {
 		return nil, err
 	}
-	return &door{server: server.Name, kubeconfig: kubeconfig, kube: kube}, nil
+	return &door{server: server.UUID, kubeconfig: kubeconfig, kube: kube}, nil
 }
 
-// forget drops the way into a cluster that is gone.
-func (e *Engine) forget(clusterID string) {
+// through reports whether the way leads through a server, which runs.
+func (d *door) through(server machine.Machine) bool {
+	return d.server == server.UUID && server.Power == machine.Running
+}
+
+// shut drops the way into a cluster that is gone.
+func (e *Engine) shut(clusterID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.doors, clusterID)
@@ -117,7 +122,7 @@ func (e *Engine) joinInfo(ctx context.Context, machines []machine.Machine) (join
 		return join{}, err
 	}
 	for _, s := range serversOf(machines) {
-		if s.Name != d.server {
+		if !d.through(s) {
 			continue
 		}
 		raw, err := e.fleet.Guest(s).ReadFile(ctx, k3s.TokenPath)
@@ -130,5 +135,15 @@ func (e *Engine) joinInfo(ctx context.Context, machines []machine.Machine) (join
 		}
 		return join{url: "https://" + net.JoinHostPort(d.kubeconfig.Host, apiPort), token: token}, nil
 	}
-	return join{}, fmt.Errorf("server %q is gone", d.server)
+	return join{}, errors.New("the server of the cluster is gone")
+}
+
+// endpoint is the URL of a cluster's API as it was last read, "" where it never was.
+func (e *Engine) endpoint(clusterID string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.doors[clusterID]; d != nil {
+		return d.kubeconfig.Endpoint
+	}
+	return ""
 }

@@ -16,41 +16,59 @@ import (
 // ApplyCluster makes the servers of a cluster as they are wanted. What it returns is true also with an error: it is
 // what stands by then.
 func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits Waits) (State, error) {
+	none := State{Spec: spec, Nodes: prior}
 	o, err := e.observe(ctx)
 	if err != nil {
-		return State{Spec: spec, Nodes: prior}, err
+		return none, err
 	}
 	if p := nameTaken(o, spec); p != nil {
-		return State{Spec: spec, Nodes: prior}, p.Err
+		return none, p.Err
 	}
-	if err := orphaned(o.OfCluster(spec.ID)); err != nil {
-		return State{Spec: spec, Nodes: prior}, err
+	if err := lostServer(o, spec.ID, prior); err != nil {
+		return none, err
 	}
-	g := e.serverGroup(spec, prior, o)
-	err = e.applyGroup(ctx, &g, o, spec.Settings, waits)
+	r, err := e.applyGroup(ctx, e.serverGroup(spec, prior, o), o, spec.Settings, waits)
 	if err == nil {
-		err = e.syncSettings(ctx, g.machines, spec.Settings)
+		err = e.syncSettings(ctx, r.group(record.ServerPool), spec.Settings)
 	}
-	rctx, cancel := evidence(ctx)
+	nodes := r.nodes(prior, record.ServerPool)
+	lctx, cancel := lastLook(ctx)
 	defer cancel()
-	state, readErr := e.ReadCluster(rctx, spec, known(prior, g))
+	state, readErr := e.ReadCluster(lctx, spec, nodes)
+	if readErr != nil {
+		unseen(ctx, spec.Name, readErr)
+		a := answer{err: readErr}
+		state.Endpoint, state.Nodes = e.endpoint(spec.ID), nodes
+		state.Status, state.Conditions = summarise(nodes, e.silenceOf(o), a)
+	}
 	state.Spec = spec
-	return state, errors.Join(err, notGone(readErr))
+	return state, err
 }
 
-// orphaned refuses to give agents a new server: their cluster was lost with the datastore of its last one.
-func orphaned(machines []machine.Machine) error {
-	if len(machines) == 0 || len(serversOf(machines)) > 0 {
+// lostServer refuses to make a new server, with an empty datastore, for a cluster that may still be there in part: its
+// agents could never join it.
+func lostServer(o machine.Observation, id string, prior Nodes) error {
+	machines := o.OfCluster(id)
+	switch {
+	case len(serversOf(machines)) > 0:
 		return nil
+	case len(machines) > 0:
+		return &Failure{
+			Err:    errors.New("the cluster has agents and no server any more; its datastore is lost"),
+			Cause:  "the VM of its server was deleted since the last refresh.",
+			Remedy: "plan and apply again: Terraform then makes a new cluster and its node pools.",
+		}
+	case len(prior) > 0 && len(o.Unreachable) > 0:
+		return &Failure{
+			Err:    fmt.Errorf("no server of the cluster was seen, and not every hypervisor answers: %w", unreachable(o.Unreachable)),
+			Remedy: "apply again when all hypervisors answer.",
+		}
 	}
-	return &Failure{
-		Err:    errors.New("the cluster has agents and no server any more; its datastore is lost"),
-		Cause:  "the VM of its server was deleted since the last refresh.",
-		Remedy: "plan and apply again: Terraform then makes a new cluster and its node pools.",
-	}
+	return nil
 }
 
-// ApplyPool makes the nodes of a pool as they are wanted; see ApplyCluster.
+// ApplyPool makes the nodes of a pool as they are wanted; see ApplyCluster. A nil prior means that the pool is new, and
+// one that stands already is refused.
 func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (PoolState, error) {
 	none := PoolState{Spec: spec, Nodes: prior}
 	o, err := e.observe(ctx)
@@ -66,20 +84,36 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, wait
 		Shape: spec.Shape,
 	}
 	g := e.newGroup(base, spec.Nodes, prior, o)
-	err = e.applyGroup(ctx, &g, o, clusterSettings(servers), waits)
-	rctx, cancel := evidence(ctx)
+	if p := poolTaken(g); p != nil {
+		return none, p.Err
+	}
+	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), waits)
+	nodes := r.nodes(prior, spec.Name)
+	lctx, cancel := lastLook(ctx)
 	defer cancel()
-	state, readErr := e.ReadPool(rctx, spec, known(prior, g))
+	state, readErr := e.ReadPool(lctx, spec, nodes)
+	if readErr != nil {
+		unseen(ctx, spec.Name, readErr)
+		state.Nodes = nodes
+	}
 	state.Spec = spec
-	return state, errors.Join(err, notGone(readErr))
+	return state, err
 }
 
-// notGone drops ErrGone: after an apply that failed early nothing may stand, which its own error explains.
-func notGone(err error) error {
-	if errors.Is(err, ErrGone) {
-		return nil
+// lastLook bounds the look at what an apply has made. Where the apply's own time is over it is short.
+func lastLook(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		return evidence(ctx)
 	}
-	return err
+	return context.WithTimeout(ctx, observeTimeout+apiReadTimeout)
+}
+
+// unseen reports that the last look failed. What the apply itself knows stands in its place, so that a hypervisor that
+// is slow to answer does not fail an apply whose work is done.
+func unseen(ctx context.Context, name string, err error) {
+	if !errors.Is(err, ErrGone) {
+		tflog.Warn(ctx, "what was applied could not be looked at", map[string]any{"name": name, "error": err.Error()})
+	}
 }
 
 // noServers tells a cluster that is gone from one that cannot be asked.
@@ -98,31 +132,41 @@ func unreachable(reasons map[string]error) error {
 	return errors.Join(errs...)
 }
 
-// applyGroup plans and runs. It leaves in g.machines what the group consists of by then.
-func (e *Engine) applyGroup(ctx context.Context, g *group, o machine.Observation, settings record.Cluster, waits Waits) error {
-	all := o.OfCluster(g.base.ClusterID)
-	g.ready = e.readiness(ctx, all)
-	hosts, problems, err := e.hosts(ctx, *g, o, settings)
+// applyGroup plans and runs. The run knows what the group consists of by then.
+func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, waits Waits) (*run, error) {
+	defer e.changed()
+	r := &run{engine: e, settings: settings, machines: o.OfCluster(g.base.ClusterID), waits: waits}
+	hosts, problems, err := e.hosts(ctx, g, o, settings)
 	if err != nil {
-		return err
+		return r, err
 	}
 	if len(problems) > 0 {
-		return problemError(problems)
+		return r, problemError(problems)
 	}
+	a := e.askAPI(ctx, r.machines)
+	if a.nodes != nil {
+		g.ready = map[string]bool{}
+	}
+	for name, n := range a.nodes {
+		g.ready[name] = n.Ready
+		g.registered = append(g.registered, name)
+		if n.Ready && n.InternalIP != "" {
+			_ = r.claim(n.InternalIP, name)
+		}
+	}
+	slices.Sort(g.registered)
 	g.hosts = hosts
 	plan, err := g.plan()
 	if err != nil {
-		return err
+		return r, err
 	}
 	tflog.Info(ctx, "planned", map[string]any{"cluster": g.base.ClusterName, "pool": g.base.Pool, "steps": plan.String()})
-	r := &run{engine: e, settings: settings, machines: all, waits: waits}
-	err = r.plan(ctx, plan)
-	g.machines = r.group(g.base.Pool)
-	return err
+	return r, r.plan(ctx, plan)
 }
 
 // syncSettings brings the records of the servers to the cluster's settings.
 func (e *Engine) syncSettings(ctx context.Context, servers []machine.Machine, want record.Cluster) error {
+	defer e.changed()
 	for _, s := range servers {
 		if s.Record.Cluster != nil && equalSettings(*s.Record.Cluster, want) {
 			continue
@@ -139,47 +183,55 @@ func (e *Engine) syncSettings(ctx context.Context, servers []machine.Machine, wa
 func equalSettings(a, b record.Cluster) bool {
 	keys := slices.Equal(a.SSHAuthorizedKeys, b.SSHAuthorizedKeys)
 	a.SSHAuthorizedKeys, b.SSHAuthorizedKeys = nil, nil
-	return keys && a.K3sVersion == b.K3sVersion && a.InstallScriptURL == b.InstallScriptURL && a.Network == b.Network && a.Bridge == b.Bridge
+	return keys && a.K3sVersion == b.K3sVersion && a.Network == b.Network && a.Bridge == b.Bridge
 }
 
-// known adds the nodes that an apply left standing to those that the state knew, so that none is lost from state even
-// where the next look at the hypervisors fails.
-func known(prior Nodes, g group) Nodes {
-	out := Nodes{}
-	for name, n := range prior {
-		if g.unreachable[n.Hypervisor] != nil {
-			out[name] = n
-		}
-	}
-	for _, m := range g.machines {
-		out[m.Name] = statusOf(m)
-	}
-	return out
-}
-
-// DeleteCluster removes the servers of a cluster. It neither asks the cluster's API nor drains: everything in it goes.
-// What remains is returned with the error.
+// DeleteCluster removes the servers of a cluster. It does not drain: everything in it goes. It asks the cluster's API
+// only while a hypervisor is silent, to know whether agents stand there. What remains is returned with the error.
 func (e *Engine) DeleteCluster(ctx context.Context, spec Spec, prior Nodes, waits Waits) (Nodes, error) {
 	o, err := e.observe(ctx)
 	if err != nil {
 		return prior, err
 	}
-	var agents []string
-	for _, m := range o.OfCluster(spec.ID) {
-		if m.Record.Role == record.Agent {
-			agents = append(agents, m.Name)
-		}
+	agents, err := e.agentsOf(ctx, o, spec.ID)
+	if err != nil {
+		return prior, err
 	}
 	if len(agents) > 0 {
-		slices.Sort(agents)
 		return prior, &Failure{
 			Err:    fmt.Errorf("the cluster still has the agents %s", strings.Join(agents, ", ")),
 			Cause:  "their node pools are not in this configuration, or could not be destroyed.",
 			Remedy: "destroy the node pools first; one that is not in the state can be imported as <cluster>/<pool>.",
 		}
 	}
-	e.forget(spec.ID)
+	e.shut(spec.ID)
 	return e.deleteGroup(ctx, e.serverGroup(spec, prior, o), o.OfCluster(spec.ID), waits)
+}
+
+// agentsOf lists the agents of a cluster by name, also those that stand where nobody answers.
+func (e *Engine) agentsOf(ctx context.Context, o machine.Observation, clusterID string) ([]string, error) {
+	names := map[string]bool{}
+	machines := o.OfCluster(clusterID)
+	for _, m := range machines {
+		names[m.Name] = true
+	}
+	if len(o.Unreachable) > 0 && len(machines) > 0 {
+		a := e.askAPI(ctx, machines)
+		if a.nodes == nil {
+			return nil, &Failure{
+				Err: fmt.Errorf("whether the cluster has agents is not known: neither its API answers (%w) nor every hypervisor: %w",
+					a.err, unreachable(o.Unreachable)),
+				Remedy: "destroy it when all hypervisors answer, or take those that are gone for good out of the provider's configuration.",
+			}
+		}
+		for name := range a.nodes {
+			names[name] = true
+		}
+	}
+	for _, s := range serversOf(machines) {
+		delete(names, s.Name)
+	}
+	return sortedKeys(names), nil
 }
 
 // DeletePool removes the nodes of a pool. With the cluster's API down the VMs go all the same: a node of the same name
@@ -190,11 +242,15 @@ func (e *Engine) DeletePool(ctx context.Context, spec PoolSpec, prior Nodes, wai
 		return prior, err
 	}
 	base := record.Record{ClusterID: spec.ClusterID, Pool: spec.Name, Role: record.Agent, Shape: spec.Shape}
-	return e.deleteGroup(ctx, e.newGroup(base, 0, prior, o), o.OfCluster(spec.ClusterID), waits)
+	machines := o.OfCluster(spec.ClusterID)
+	if len(machines) > 0 {
+		base.ClusterName = machines[0].Record.ClusterName
+	}
+	return e.deleteGroup(ctx, e.newGroup(base, 0, prior, o), machines, waits)
 }
 
 func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine, waits Waits) (Nodes, error) {
-	left := Nodes{}
+	defer e.changed()
 	var lanes []Lane
 	for _, m := range g.machines {
 		actions := g.removal()
@@ -203,26 +259,28 @@ func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine
 		}
 		lanes = append(lanes, Lane{m, actions})
 	}
-	for _, n := range g.lost() {
-		if g.unreachable[n.Hypervisor] != nil {
-			left[n.Name] = n
-			continue
-		}
+	held, lost := g.withheld()
+	for _, n := range lost {
 		lanes = append(lanes, Lane{g.leftover(n), []Action{Delete}})
 	}
-	held := sortedKeys(left)
 	r := &run{engine: e, machines: all, waits: waits, apiOptional: true}
 	err := r.plan(ctx, Plan{{"delete", lanes}})
-	for _, m := range r.group(g.base.Pool) {
-		n := statusOf(m)
-		if p, ok := g.prior[m.Name]; ok {
-			n = p
-		}
-		left[m.Name] = n
-	}
 	if len(held) > 0 {
-		err = errors.Join(err, fmt.Errorf("the nodes %s stand on hypervisors that do not answer: %w",
-			strings.Join(held, ", "), unreachable(g.unreachable)))
+		err = errors.Join(err, fmt.Errorf("nothing can be said of the nodes %s, so they stay in the state: %w",
+			strings.Join(held, ", "), g.reasons(held)))
 	}
-	return left, err
+	return r.nodes(g.prior, g.base.Pool), err
+}
+
+// reasons says why nothing can be said of nodes.
+func (g group) reasons(held []string) error {
+	said := map[string]bool{}
+	var errs []error
+	for _, name := range held {
+		if err := g.silence.of(g.prior[name]); err != nil && !said[err.Error()] {
+			said[err.Error()] = true
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

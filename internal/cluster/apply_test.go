@@ -18,7 +18,7 @@ var (
 	testShape = record.Shape{VCPUs: 2, MemoryMiB: 1024, DiskGiB: 10, StoragePool: "default", Clone: record.Overlay}
 	testSpec  = Spec{
 		ID: "6b1f0ab4-8d0c-4f4f-9c0c-000000000001", Name: "c", Servers: 1, Shape: testShape,
-		Settings: record.Cluster{K3sVersion: testVersion, InstallScriptURL: "https://get.k3s.io", Network: "default"},
+		Settings: record.Cluster{K3sVersion: testVersion, Network: "default"},
 	}
 	quick = Waits{Agent: 20 * time.Millisecond, Bootstrap: 20 * time.Millisecond, Ready: 20 * time.Millisecond}
 )
@@ -203,7 +203,7 @@ func TestDiagnoses(t *testing.T) {
 	}{
 		"no agent":        {fakeGuest{ping: errNoAgent}, "its channel is disconnected"},
 		"powered off":     {fakeGuest{ping: guestagent.ErrNotRunning}, "powered itself off"},
-		"forbidden agent": {fakeGuest{ping: guestagent.ErrDisabled}, "forbids commands"},
+		"forbidden agent": {fakeGuest{ping: guestagent.ErrDisabled}, "guest-exec-status and guest-file-*"},
 		"no address":      {fakeGuest{noIP: true}, "has none"},
 		"seed not read":   {fakeGuest{marker: "none", files: result("DataSourceNone")}, "without reading the node's seed"},
 		"user-data not run": {

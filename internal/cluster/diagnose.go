@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,9 +47,15 @@ func (r *run) diagnoseAgent(ctx context.Context, m machine.Machine, err error, a
 	defer cancel()
 	connected, cerr := r.engine.fleet.Guest(m).Connected(ectx)
 	switch {
-	case errors.Is(cerr, guestagent.ErrNotRunning):
-		return stopped()
-	case cerr == nil && connected:
+	case errors.Is(cerr, guestagent.ErrNotRunning), errors.Is(cerr, guestagent.ErrPaused):
+		return explainAgent(cerr)
+	case cerr != nil:
+		return &Failure{
+			Err:    fmt.Errorf("waited %s for the guest agent, and the hypervisor does not tell the state of its channel: %w", waited, cerr),
+			Cause:  "the hypervisor or its libvirt daemon went away meanwhile.",
+			Remedy: "look after the hypervisor and apply again.",
+		}
+	case connected:
 		return &Failure{
 			Err:         fmt.Errorf("waited %s for the guest agent: its channel is connected, but it does not answer", waited),
 			Cause:       "the agent hangs, or the guest is starved of CPU.",
@@ -77,21 +85,31 @@ func explainAgent(err error) error {
 	switch {
 	case errors.Is(err, guestagent.ErrNotRunning):
 		return stopped()
-	case errors.Is(err, guestagent.ErrDisabled):
+	case errors.Is(err, guestagent.ErrPaused):
+		return &Failure{
+			Err:    errors.New("the VM is paused"),
+			Cause:  "its hypervisor halted it, mostly because the storage pool of its disk is full, or somebody suspended it.",
+			Remedy: "make room in the storage pool of its disk and apply again, which resumes it.",
+		}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, guestagent.ErrDisabled):
 		return &Failure{
 			Err:    err,
-			Cause:  "the image's configuration of qemu-guest-agent forbids commands that this provider needs, as images of the RHEL family do.",
-			Remedy: "allow guest-exec, guest-exec-status and guest-file-* in the image (/etc/sysconfig/qemu-ga or /etc/qemu/qemu-ga.conf).",
+			Cause:  "the image's configuration of qemu-guest-agent forbids what this provider needs, or SELinux does, as in images of the RHEL family.",
+			Remedy: "allow guest-exec, guest-exec-status and guest-file-* in the image (/etc/sysconfig/qemu-ga or /etc/qemu/qemu-ga.conf), and with SELinux set the booleans virt_qemu_ga_run_unconfined and virt_qemu_ga_read_nonsecurity_files.",
 		}
 	}
 	return err
 }
 
 // checkSeedRead looks for evidence that cloud-init has finished without our seed. It is asked while there is no marker.
-func (r *run) checkSeedRead(ctx context.Context, guest Guest) error {
+func checkSeedRead(ctx context.Context, guest Guest) error {
 	raw, err := guest.ReadFile(ctx, "/run/cloud-init/result.json")
 	if err != nil {
 		return nil //nolint:nilerr // cloud-init has not finished, or cannot be asked yet: no evidence
+	}
+	// It may have finished since the marker was looked for.
+	if _, err := guest.ReadFile(ctx, k3s.MarkerPath); !errors.Is(err, fs.ErrNotExist) {
+		return nil //nolint:nilerr // there is a marker, or nothing is known
 	}
 	var result struct {
 		V1 struct {
@@ -120,17 +138,23 @@ func (r *run) checkSeedRead(ctx context.Context, guest Guest) error {
 // bootstrapFailure explains a bootstrap that says itself that it failed.
 func bootstrapFailure(ctx context.Context, guest Guest, marker k3s.Marker) error {
 	f := &Failure{Err: fmt.Errorf("the bootstrap in the guest failed at step %q with exit code %d", marker.Step, marker.RC), Log: guestLog(ctx, guest)}
-	switch marker.Step {
-	case k3s.StepDownload:
+	switch {
+	case marker.RC == 127 && marker.Step == k3s.StepDownload:
+		f.Cause = "the image has neither curl nor wget."
+		f.Remedy = "install curl in the golden image."
+	case marker.RC == 65 && marker.Step == k3s.StepDownload:
+		f.Cause = "what the URL of the install script answers with is no shell script: a proxy or a captive portal may have put its own page there."
+		f.Remedy = "open k3s.install_script_url from a machine on the node's network."
+	case marker.Step == k3s.StepDownload:
 		f.Cause = "the guest could not download the k3s install script: the URL is wrong, the server answered with an error, or the guest has no way to it."
 		f.Remedy = "check k3s.install_script_url in the provider's configuration from a machine on the node's network."
-	case k3s.StepInstall:
+	case marker.Step == k3s.StepInstall:
 		f.Cause = "the k3s install script failed: the release does not exist, or its download is blocked."
 		f.Remedy = "check k3s_version and the log below."
-	case k3s.StepVersion:
+	case marker.Step == k3s.StepVersion:
 		f.Cause = "the installed k3s is not the wanted version: the install script does not honour INSTALL_K3S_VERSION."
 		f.Remedy = "use the install script of the k3s project or a mirror of it."
-	case k3s.StepCgroup:
+	case marker.Step == k3s.StepCgroup:
 		f.Cause = "the image boots with cgroup v1, which Kubernetes refuses from 1.35 on."
 		f.Remedy = "use an image with the unified cgroup hierarchy (cgroup v2)."
 	}
@@ -154,7 +178,7 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 	f := &Failure{
 		Err:         fmt.Errorf("waited %s for the node to be Ready: %w", r.waits.Ready, last),
 		Log:         unitLog(ctx, r.engine.fleet.Guest(m), roleOf(m).Unit()),
-		replaceable: true,
+		replaceable: m.Record.Role == record.Server || errors.Is(last, errNotReady),
 	}
 	switch {
 	case errors.Is(last, errNotReady):
@@ -181,7 +205,7 @@ func guestLog(ctx context.Context, guest Guest) string {
 	return tail(raw)
 }
 
-// unitLog returns the end of a unit's journal, or "". k3s itself keeps tokens out of its log.
+// unitLog returns the end of a unit's journal, or "".
 func unitLog(ctx context.Context, guest Guest, unit string) string {
 	ectx, cancel := evidence(ctx)
 	defer cancel()
@@ -192,7 +216,11 @@ func unitLog(ctx context.Context, guest Guest, unit string) string {
 	return tail(out)
 }
 
+// token is a join token, whose secret must not come to light should a guest's log hold one.
+var token = regexp.MustCompile(`K10[0-9a-f]{64}::\S+`)
+
 func tail(raw []byte) string {
+	raw = token.ReplaceAll(raw, []byte("K10…"))
 	lines := bytes.Split(bytes.TrimRight(raw, "\n"), []byte("\n"))
 	if len(lines) > logLines {
 		lines = lines[len(lines)-logLines:]

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // Engine makes, reads, changes and deletes clusters and node pools. It is safe for concurrent use; one Engine serves a
 // whole provider process.
 type Engine struct {
-	fleet Fleet
-	dial  Dialer
+	fleet   Fleet
+	dial    Dialer
+	options Options
 	// lanes bounds how many nodes are worked on at once on each hypervisor.
 	lanes map[string]*semaphore.Weighted
 
@@ -25,14 +27,22 @@ type Engine struct {
 	doors     map[string]*door
 }
 
+// Options are the settings of the provider that are no property of one cluster.
+type Options struct {
+	// Parallelism is how many nodes of one hypervisor are worked on at once.
+	Parallelism int
+	// InstallScriptURL is where guests get the k3s install script.
+	InstallScriptURL string
+}
+
 // DefaultParallelism is how many nodes of one hypervisor are worked on at once unless the user says otherwise.
 const DefaultParallelism = 4
 
 // New returns an Engine over a fleet. It does no I/O.
-func New(fleet Fleet, dial Dialer, parallelism int) *Engine {
-	e := &Engine{fleet: fleet, dial: dial, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{}}
+func New(fleet Fleet, dial Dialer, o Options) *Engine {
+	e := &Engine{fleet: fleet, dial: dial, options: o, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{}}
 	for _, h := range fleet.Hypervisors() {
-		e.lanes[h.Name] = semaphore.NewWeighted(int64(parallelism))
+		e.lanes[h.Name] = semaphore.NewWeighted(int64(max(o.Parallelism, 1)))
 	}
 	return e
 }
@@ -40,7 +50,7 @@ func New(fleet Fleet, dial Dialer, parallelism int) *Engine {
 // observe looks at the fleet; callers at the same moment share one look. It takes no longer than the caller's context
 // allows.
 func (e *Engine) observe(ctx context.Context) (machine.Observation, error) {
-	ch := e.observing.DoChan("fleet", func() (any, error) {
+	ch := e.observing.DoChan(fleetKey, func() (any, error) {
 		// The look is shared: it must not end with the context of the caller that happened to come first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTimeout)
 		defer cancel()
@@ -48,11 +58,35 @@ func (e *Engine) observe(ctx context.Context) (machine.Observation, error) {
 	})
 	select {
 	case r := <-ch:
-		return r.Val.(machine.Observation), nil
+		o := r.Val.(machine.Observation)
+		return o, seenTwice(o)
 	case <-ctx.Done():
 		return machine.Observation{}, context.Cause(ctx)
 	}
 }
+
+// seenTwice refuses a configuration in which one host has two names: each VM would count twice, and half of them as
+// too many.
+func seenTwice(o machine.Observation) error {
+	seen := map[string]machine.Machine{}
+	for _, m := range o.Machines {
+		if other, ok := seen[m.UUID]; ok {
+			return &Failure{
+				Err:    fmt.Errorf("the hypervisors %q and %q both have the VM %q (UUID %s)", other.Hypervisor, m.Hypervisor, m.Name, m.UUID),
+				Cause:  "both names lead to the same host, or the VM was migrated and its definition left behind.",
+				Remedy: "name each host once in the provider's hypervisors, or undefine the copy that does not run.",
+			}
+		}
+		seen[m.UUID] = m
+	}
+	return nil
+}
+
+// fleetKey is the one thing that is observed.
+const fleetKey = "fleet"
+
+// changed makes the next observation a new one: a look that is under way may have passed by what was changed.
+func (e *Engine) changed() { e.observing.Forget(fleetKey) }
 
 // Waits bounds the waits inside one node's making or removal.
 type Waits struct {
@@ -63,7 +97,7 @@ type Waits struct {
 }
 
 // The default timeouts of the operations. Create and Update hold a node's three waits twice, since a node that fails
-// is replaced once.
+// is replaced once. They do not hold the queue of a hypervisor that has to make more nodes than it may at once.
 const (
 	DefaultCreateTimeout = 60 * time.Minute
 	DefaultUpdateTimeout = 60 * time.Minute

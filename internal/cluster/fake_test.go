@@ -48,6 +48,18 @@ type world struct {
 	apiDown     error
 	startErr    map[string]error
 	kubeconfig  []byte
+	// silentAgents is how many of the next agent calls find nobody.
+	silentAgents int
+	// staleNodes: a start does not reach the API.
+	staleNodes bool
+	// duringDefine runs while a domain is defined.
+	duringDefine func()
+	// unreadable VMs are seen, but their records are not.
+	unreadable map[string]error
+	deleteErr  error
+	// observed counts the looks, observing runs in each.
+	observed  int
+	observing func()
 }
 
 // fakeGuest overrides how the guests of one node name behave, for the first `times` VMs of that name.
@@ -75,7 +87,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 }
 
 func (w *world) engine() *Engine {
-	return New(w, func([]byte) (Kube, error) { return fakeKube{w}, nil }, 2)
+	return New(w, func([]byte) (Kube, error) { return fakeKube{w}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
 }
 
 func (w *world) names() string {
@@ -113,11 +125,21 @@ func (w *world) Hypervisors() []Hypervisor { return w.hosts }
 func (w *world) Observe(context.Context) machine.Observation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.observed++
 	o := machine.Observation{Unreachable: w.unreachable}
 	for _, id := range sortedKeys(w.machines) {
-		if m := w.machines[id]; w.unreachable[m.Hypervisor] == nil {
+		switch m := w.machines[id]; {
+		case w.unreachable[m.Hypervisor] != nil:
+		case w.unreadable[id] != nil:
+			o.Unreadable = append(o.Unreadable, machine.Unreadable{Hypervisor: m.Hypervisor, Name: m.Name, UUID: id, Err: w.unreadable[id]})
+		default:
 			o.Machines = append(o.Machines, m)
 		}
+	}
+	if w.observing != nil {
+		w.mu.Unlock()
+		w.observing()
+		w.mu.Lock()
 	}
 	return o
 }
@@ -126,13 +148,17 @@ func (w *world) Check(_ context.Context, r machine.Request) ([]machine.Problem, 
 	return w.problems, w.unreachable[r.Hypervisor]
 }
 
-func (w *world) Define(_ context.Context, s machine.Spec) error {
+func (w *world) Define(ctx context.Context, s machine.Spec) error {
+	if w.duringDefine != nil {
+		w.duringDefine()
+	}
+	defer func() { w.duringDefine = nil }()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.machines[s.UUID] = machine.Machine{
 		Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, MAC: s.MAC, Power: machine.Stopped, Record: s.Record,
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (w *world) CloneDisk(_ context.Context, s machine.Spec) error {
@@ -162,9 +188,12 @@ func (w *world) Start(_ context.Context, m machine.Machine) error {
 	m.Power = machine.Running
 	w.machines[m.UUID] = m
 	g := w.guest(m)
+	if w.staleNodes {
+		return nil
+	}
 	w.nodes[m.Name] = Node{
 		Name: m.Name, Ready: !g.notReady, Reason: "KubeletNotReady", Message: "cni plugin not initialized", K3sVersion: testVersion,
-		InternalIP: address(m),
+		InternalIP: address(m), BootID: fmt.Sprint(m.Name, " boot ", w.started[m.Name]),
 	}
 	return nil
 }
@@ -188,6 +217,9 @@ func (w *world) Stop(_ context.Context, m machine.Machine, _ time.Duration) erro
 func (w *world) Delete(_ context.Context, m machine.Machine) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.deleteErr != nil {
+		return w.deleteErr
+	}
 	delete(w.machines, m.UUID)
 	delete(w.disks, m.UUID)
 	delete(w.seeds, m.UUID)
@@ -231,6 +263,15 @@ func (g guestOf) Addresses(_ context.Context, mac string) ([]string, error) {
 
 func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
 	b := g.behaviour()
+	g.w.mu.Lock()
+	silent := g.w.silentAgents > 0
+	if silent {
+		g.w.silentAgents--
+	}
+	g.w.mu.Unlock()
+	if silent {
+		return nil, errNoAgent
+	}
 	if content, ok := b.files[path]; ok {
 		return []byte(content), nil
 	}
@@ -243,6 +284,8 @@ func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
 			return []byte(strings.ReplaceAll(b.marker, "UUID", g.m.UUID)), nil
 		}
 		return fmt.Appendf(nil, `{"instance":%q,"state":"done","step":"start","rc":0}`, g.m.UUID), nil
+	case "/proc/sys/kernel/random/boot_id":
+		return fmt.Appendf(nil, "%s boot %d\n", g.m.Name, g.w.started[g.m.Name]), nil
 	case k3s.KubeconfigPath:
 		return g.w.kubeconfig, nil
 	case k3s.TokenPath:

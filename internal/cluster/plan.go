@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
@@ -76,8 +77,10 @@ type group struct {
 	machines []machine.Machine
 	// prior is what the state knew of the group.
 	prior Nodes
-	// unreachable are the hypervisors that did not answer.
-	unreachable map[string]error
+	// silence is what nothing can be said of.
+	silence silence
+	// registered are the names of the cluster's Node objects.
+	registered []string
 	// ready tells which nodes are Ready; nil where the API was not asked.
 	ready map[string]bool
 	// hosts are the hypervisors that can take a new node, with the number of nodes of the cluster there.
@@ -89,37 +92,41 @@ type group struct {
 // plan compares what is wanted with what is, and lists what has to be done.
 //
 // A VM that is still in phase creating was left by an apply that failed or was killed: it is made anew, since nothing
-// tells how far its guest came. Nodes on a hypervisor that did not answer count as present and are not touched.
+// tells how far its guest came. Nodes of which nothing can be said count as present and are not touched.
 func (g group) plan() (Plan, error) {
 	var clean, remove, nodes []Lane
 	taken := map[int]bool{}
 
 	var keep []machine.Machine
 	for _, m := range g.machines {
-		if m.Record.Phase == record.Joined {
+		switch {
+		case m.Record.Phase == record.Joined:
 			keep = append(keep, m)
-			continue
+		case m.Power == machine.Stopped:
+			clean = append(clean, Lane{m, g.removal()})
+		default:
+			// It is stopped first, or its guest could still register after its Node object was deleted.
+			clean = append(clean, Lane{m, g.removal(Stop)})
 		}
-		clean = append(clean, Lane{m, g.removal()})
 	}
-	held := 0
-	for _, n := range g.lost() {
-		if g.unreachable[n.Hypervisor] != nil {
-			held++
-			taken[g.ordinal(n.Name)] = true
-			continue
-		}
-		actions := g.removal()
-		if g.stands(n.Name) {
-			// A successor has the name by now, and its Node object must stay.
-			actions = []Action{Delete}
+	held, lost := g.withheld()
+	for _, name := range held {
+		taken[g.ordinal(name)] = true
+	}
+	for _, n := range lost {
+		actions := []Action{Delete}
+		if !g.stands(n.Name) && g.base.Role == record.Agent {
+			// A successor's Node object must stay. The volumes go first: if the VM turns out to be there and not ours,
+			// nothing else was touched.
+			actions = append(actions, Forget)
 		}
 		clean = append(clean, Lane{g.leftover(n), actions})
 	}
 
-	surplus := len(keep) + held - g.want
+	surplus := len(keep) + len(held) - g.want
 	if surplus > len(keep) {
-		return nil, fmt.Errorf("%d nodes have to go, but %d of them stand on hypervisors that do not answer", surplus, held)
+		return nil, fmt.Errorf("%d nodes have to go, but nothing can be said of %s: their hypervisors do not answer, or their records cannot be read",
+			surplus, strings.Join(held, ", "))
 	}
 	g.sortForRemoval(keep)
 	for ; surplus > 0; surplus-- {
@@ -136,7 +143,7 @@ func (g group) plan() (Plan, error) {
 			nodes = append(nodes, Lane{m, []Action{Ready}})
 		}
 	}
-	fresh, err := g.fresh(g.want-len(keep)-held, taken)
+	fresh, err := g.fresh(g.want-len(keep)-len(held), taken)
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +170,29 @@ func (g group) removal(before ...Action) []Action {
 	return append(before, Delete)
 }
 
-// lost lists the nodes of the state that were not observed.
-func (g group) lost() []NodeStatus {
-	var out []NodeStatus
-	for _, n := range g.prior {
-		if !slices.ContainsFunc(g.machines, func(m machine.Machine) bool { return m.UUID == n.UUID }) && n.UUID != "" {
-			out = append(out, n)
+// withheld lists the nodes that were not seen: those that may stand where nobody answered, by name, and those that are
+// lost. While a hypervisor is silent, a node that only the cluster's API knows may stand there too.
+func (g group) withheld() (held []string, lost []NodeStatus) {
+	for _, name := range sortedKeys(g.prior) {
+		n := g.prior[name]
+		switch seen := slices.ContainsFunc(g.machines, func(m machine.Machine) bool { return m.UUID == n.UUID }); {
+		case seen || n.UUID == "":
+		case g.silence.of(n) != nil:
+			held = append(held, name)
+		default:
+			lost = append(lost, n)
 		}
 	}
-	return out
+	if len(g.silence.hosts) == 0 {
+		return held, lost
+	}
+	for _, name := range g.registered {
+		_, known := g.prior[name]
+		if !known && g.ordinal(name) > 0 && !g.stands(name) {
+			held = append(held, name)
+		}
+	}
+	return held, lost
 }
 
 // stands reports whether a VM of that name was observed.
@@ -187,10 +208,11 @@ func (g group) leftover(n NodeStatus) machine.Machine {
 	return machine.Machine{Hypervisor: n.Hypervisor, Name: n.Name, UUID: n.UUID, MAC: n.MAC, Power: machine.Stopped, Record: r}
 }
 
+// ordinal is the number in the name of one of the group's nodes, and 0 for another name.
 func (g group) ordinal(name string) int {
-	var n int
-	suffix := strings.TrimPrefix(name, fmt.Sprintf("%s-%s-", g.base.ClusterName, g.base.Pool))
-	if _, err := fmt.Sscanf(suffix, "%d", &n); err != nil {
+	number, ok := strings.CutPrefix(name, fmt.Sprintf("%s-%s-", g.base.ClusterName, g.base.Pool))
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 || strconv.Itoa(n) != number {
 		return 0
 	}
 	return n

@@ -19,7 +19,7 @@ func testGroup(role record.Role, want int, hosts ...string) group {
 	}
 	n := 0
 	g := group{
-		want: want, hosts: map[string]int{},
+		want: want, hosts: map[string]int{}, silence: silence{configured: map[string]bool{"a": true, "b": true}},
 		base: record.Record{ClusterID: "id", ClusterName: "c", Pool: pool, Role: role, Shape: record.Shape{StoragePool: "ssd"}},
 		identity: func() string {
 			n++
@@ -128,7 +128,7 @@ remove
 		"scale down counts a missing node first": {
 			testGroup(record.Agent, 2, "a").with("1@a", "3@a").knew("1@a", "2@a", "3@a"), `
 clean
-  c-w-2@a: forget delete
+  c-w-2@a: delete forget
 `},
 		"scale to zero": {
 			testGroup(record.Agent, 0, "a").with("1@a"), `
@@ -138,7 +138,7 @@ remove
 		"a missing VM is made anew, its left-over volumes go first": {
 			testGroup(record.Agent, 2, "a", "b").with("1@a").knew("1@a", "2@b"), `
 clean
-  c-w-2@b: forget delete
+  c-w-2@b: delete forget
 nodes
   c-w-2@a: ` + fresh + `
 `},
@@ -157,22 +157,33 @@ nodes
 nodes
   c-w-2@a: ready
 `},
-		"a half-made agent is made anew": {
+		"a half-made agent is made anew, and stopped before its Node object goes": {
 			testGroup(record.Agent, 2, "a").with("1@a", "2@a?"), `
 clean
-  c-w-2@a: forget delete
+  c-w-2@a: stop forget delete
 nodes
   c-w-2@a: ` + fresh + `
 `},
 		"a half-made server is made anew without an API": {
 			testGroup(record.Server, 1, "a").with("1@a?"), `
 clean
-  c-cp-1@a: delete
+  c-cp-1@a: stop delete
 nodes
   c-cp-1@a: define clone seed start agent bootstrap ready seal
 `},
 		"a node on a silent hypervisor counts as present and is not touched": {
 			withSilent(testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@b"), "b"), "\n"},
+		"while a hypervisor is silent a node that only the API knows may stand there": {
+			withSilent(withRegistered(testGroup(record.Agent, 2, "a").with("1@a"), "c-w-1", "c-w-2", "c-cp-1", "c-w2-7"), "b"), "\n"},
+		"with all hypervisors answering it does not count": {
+			withRegistered(testGroup(record.Agent, 2, "a").with("1@a"), "c-w-1", "c-w-2"), `
+nodes
+  c-w-2@a: ` + fresh + `
+`},
+		"a VM whose record cannot be read is not touched": {
+			withUnreadable(testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@a"), "uuid-of-c-w-2"), "\n"},
+		"a node on a hypervisor that left the configuration is not touched": {
+			testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@x"), "\n"},
 		"scale down spares a node on a silent hypervisor": {
 			withSilent(testGroup(record.Agent, 1, "a").with("1@a").knew("1@a", "2@b"), "b"), `
 remove
@@ -199,8 +210,18 @@ func withReady(g group, names ...string) group {
 	return g
 }
 
+func withRegistered(g group, names ...string) group {
+	g.registered = names
+	return g
+}
+
+func withUnreadable(g group, uuid string) group {
+	g.silence.vms = map[string]error{uuid: record.ErrNewer}
+	return g
+}
+
 func withSilent(g group, host string) group {
-	g.unreachable = map[string]error{host: machine.ErrUnreachable}
+	g.silence.hosts = map[string]error{host: machine.ErrUnreachable}
 	return g
 }
 
@@ -211,7 +232,7 @@ func TestPlanRefuses(t *testing.T) {
 	}{
 		"no hypervisor": {testGroup(record.Agent, 1), "no hypervisor can take a new node"},
 		"the nodes that have to go are out of reach": {
-			withSilent(testGroup(record.Agent, 0, "a").knew("1@b"), "b"), "hypervisors that do not answer",
+			withSilent(testGroup(record.Agent, 0, "a").knew("1@b"), "b"), "nothing can be said of c-w-1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,5 +259,14 @@ func TestNewMachine(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("machine (-want +got):\n%s", diff)
+	}
+}
+
+func TestOrdinal(t *testing.T) {
+	g := testGroup(record.Agent, 1)
+	for name, want := range map[string]int{"c-w-1": 1, "c-w-12": 12, "c-w-0": 0, "c-w-01": 0, "c-w-": 0, "c-w-1x": 0, "c-cp-1": 0, "3prod-w-1": 0} {
+		if got := g.ordinal(name); got != want {
+			t.Errorf("%s: got %d, want %d", name, got, want)
+		}
 	}
 }

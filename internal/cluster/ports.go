@@ -63,6 +63,8 @@ type Node struct {
 	Message    string
 	K3sVersion string
 	InternalIP string
+	// BootID is the boot of the machine that the kubelet last reported from.
+	BootID string
 }
 
 // Dialer makes a client for the API from a kubeconfig; it does no I/O.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,11 +28,12 @@ func (e *Engine) FindCluster(ctx context.Context, idOrName string) (Spec, error)
 	if err != nil {
 		return Spec{}, err
 	}
+	if len(o.Unreachable) > 0 {
+		// Nodes that are not seen now would be made a second time later.
+		return Spec{}, fmt.Errorf("a cluster can be imported only while all hypervisors answer: %w", unreachable(o.Unreachable))
+	}
 	servers := serversOf(o.OfCluster(idOrName))
 	if len(servers) == 0 {
-		if len(o.Unreachable) > 0 {
-			return Spec{}, fmt.Errorf("no hypervisor that answers has a server of a cluster %q: %w", idOrName, unreachable(o.Unreachable))
-		}
 		return Spec{}, fmt.Errorf("no hypervisor has a server of a cluster %q", idOrName)
 	}
 	spec := specOf(servers)
@@ -65,8 +67,7 @@ func (e *Engine) FindPool(ctx context.Context, id string) (PoolSpec, error) {
 }
 
 // ReadCluster returns a cluster as it is. What cannot be asked keeps the values of spec and prior, and so does the wanted
-// number of servers. The error is ErrGone
-// where every hypervisor answered and none has a server of the cluster.
+// number of servers. The error is ErrGone where every hypervisor answered and none has a server of the cluster.
 func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State, error) {
 	o, err := e.observe(ctx)
 	if err != nil {
@@ -74,9 +75,9 @@ func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State
 	}
 	machines := o.OfCluster(spec.ID)
 	servers := serversOf(machines)
-	silent := e.silent(o, prior)
-	if len(servers) == 0 && len(silent) == 0 {
-		return State{Spec: spec}, fmt.Errorf("cluster %q: %w", spec.Name, ErrGone)
+	quiet := e.silenceOf(o)
+	if len(servers) == 0 && !quiet.covers(prior) {
+		return State{Spec: spec, Nodes: prior}, fmt.Errorf("cluster %q: %w", spec.Name, ErrGone)
 	}
 	if len(servers) > 0 {
 		wanted := spec.Servers
@@ -84,11 +85,11 @@ func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State
 		spec.Servers = wanted
 	}
 	a := e.askAPI(ctx, machines)
-	s := State{Spec: spec, Nodes: nodesOf(servers, prior, silent, a)}
+	s := State{Spec: spec, Nodes: nodesOf(servers, prior, quiet, a)}
 	if a.door != nil {
 		s.Endpoint = a.door.kubeconfig.Endpoint
 	}
-	s.Status, s.Conditions = judge(s.Nodes, silent, a)
+	s.Status, s.Conditions = summarise(s.Nodes, quiet, a)
 	return s, nil
 }
 
@@ -99,9 +100,9 @@ func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (Pool
 		return PoolState{Spec: spec, Nodes: prior}, err
 	}
 	machines := o.OfCluster(spec.ClusterID)
-	silent := e.silent(o, prior)
-	if len(machines) == 0 && len(silent) == 0 {
-		return PoolState{Spec: spec}, fmt.Errorf("node pool %q: %w", spec.Name, ErrGone)
+	quiet := e.silenceOf(o)
+	if len(machines) == 0 && !quiet.covers(prior) {
+		return PoolState{Spec: spec, Nodes: prior}, fmt.Errorf("node pool %q: %w", spec.Name, ErrGone)
 	}
 	var pool []machine.Machine
 	for _, m := range machines {
@@ -112,7 +113,7 @@ func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (Pool
 	wanted := spec.Nodes
 	spec = poolSpecOf(spec, o)
 	spec.Nodes = wanted
-	return PoolState{Spec: spec, Nodes: nodesOf(pool, prior, silent, e.askAPI(ctx, machines))}, nil
+	return PoolState{Spec: spec, Nodes: nodesOf(pool, prior, quiet, e.askAPI(ctx, machines))}, nil
 }
 
 // specOf reads a cluster's spec from the records of its servers.
@@ -137,23 +138,44 @@ func poolSpecOf(spec PoolSpec, o machine.Observation) PoolSpec {
 	return spec
 }
 
-// silent lists the hypervisors whose nodes are unknown: those that did not answer, and those that nodes of the state
-// stand on but the configuration does not name any more.
-func (e *Engine) silent(o machine.Observation, prior Nodes) map[string]error {
-	out := maps.Clone(o.Unreachable)
-	if out == nil {
-		out = map[string]error{}
-	}
-	configured := map[string]bool{}
+// silence is what nothing can be said of: the nodes on hypervisors that did not answer or that the configuration does not
+// name any more, and VMs whose record cannot be read. What is silent is not gone.
+type silence struct {
+	configured map[string]bool
+	// hosts are the configured hypervisors that did not answer, vms the unreadable VMs by UUID.
+	hosts, vms map[string]error
+}
+
+func (e *Engine) silenceOf(o machine.Observation) silence {
+	s := silence{configured: map[string]bool{}, hosts: o.Unreachable, vms: map[string]error{}}
 	for _, h := range e.fleet.Hypervisors() {
-		configured[h.Name] = true
+		s.configured[h.Name] = true
 	}
-	for _, n := range prior {
-		if n.Hypervisor != "" && !configured[n.Hypervisor] {
-			out[n.Hypervisor] = errUnconfigured
+	for _, u := range o.Unreadable {
+		s.vms[u.UUID] = u.Err
+	}
+	return s
+}
+
+// of returns the reason why nothing can be said of a node that was not seen, nil where it is gone.
+func (s silence) of(n NodeStatus) error {
+	if err := s.hosts[n.Hypervisor]; err != nil {
+		return fmt.Errorf("hypervisor %q: %w", n.Hypervisor, err)
+	}
+	if !s.configured[n.Hypervisor] {
+		return fmt.Errorf("hypervisor %q: %w", n.Hypervisor, errUnconfigured)
+	}
+	return s.vms[n.UUID]
+}
+
+// covers reports whether nodes that were not seen may stand all the same: some of these, or ones that nobody knows of.
+func (s silence) covers(nodes Nodes) bool {
+	for _, n := range nodes {
+		if s.of(n) != nil {
+			return true
 		}
 	}
-	return out
+	return len(s.hosts) > 0
 }
 
 // answer is what a cluster's API said.
@@ -189,36 +211,23 @@ func (e *Engine) askAPI(ctx context.Context, machines []machine.Machine) answer 
 	return a
 }
 
-// readiness tells which nodes are Ready, nil where the API does not answer.
-func (e *Engine) readiness(ctx context.Context, machines []machine.Machine) map[string]bool {
-	a := e.askAPI(ctx, machines)
-	if a.nodes == nil {
-		return nil
-	}
-	ready := map[string]bool{}
-	for name, n := range a.nodes {
-		ready[name] = n.Ready
-	}
-	return ready
-}
-
 // nodesOf merges what the hypervisors, the API and the state know of a group's nodes.
-func nodesOf(machines []machine.Machine, prior Nodes, silent map[string]error, a answer) Nodes {
+func nodesOf(machines []machine.Machine, prior Nodes, quiet silence, a answer) Nodes {
 	out := Nodes{}
 	for _, m := range machines {
 		n := statusOf(m)
 		if p, ok := prior[m.Name]; ok && p.UUID == m.UUID {
 			n.IP, n.K3sVersion = p.IP, p.K3sVersion
 		}
-		out[m.Name] = a.judge(n, m)
+		out[m.Name] = a.stateOf(n, m)
 	}
 	for name, p := range prior {
 		if _, ok := out[name]; ok {
 			continue
 		}
 		p.State, p.Reason = NodeMissing, fmt.Sprintf("hypervisor %q has no such VM", p.Hypervisor)
-		if err := silent[p.Hypervisor]; err != nil {
-			p.State, p.Reason = NodeUnknown, fmt.Sprintf("hypervisor %q: %v", p.Hypervisor, err)
+		if err := quiet.of(p); err != nil {
+			p.State, p.Reason = NodeUnknown, err.Error()
 		}
 		out[name] = p
 	}
@@ -232,8 +241,8 @@ func statusOf(m machine.Machine) NodeStatus {
 	}
 }
 
-// judge sets the state of a node whose VM was seen.
-func (a answer) judge(n NodeStatus, m machine.Machine) NodeStatus {
+// stateOf sets the state of a node whose VM was seen.
+func (a answer) stateOf(n NodeStatus, m machine.Machine) NodeStatus {
 	if m.Record.Phase != record.Joined {
 		return n
 	}
@@ -258,8 +267,8 @@ func (a answer) judge(n NodeStatus, m machine.Machine) NodeStatus {
 	return n
 }
 
-// judge sums a cluster up.
-func judge(nodes Nodes, silent map[string]error, a answer) (Status, []Condition) {
+// summarise sums a cluster up.
+func summarise(nodes Nodes, quiet silence, a answer) (Status, []Condition) {
 	status := Active
 	var bad []string
 	for _, name := range sortedKeys(nodes) {
@@ -278,7 +287,7 @@ func judge(nodes Nodes, silent map[string]error, a answer) (Status, []Condition)
 	conditions := []Condition{
 		condition("NodesReady", len(bad) == 0, "AllReady", "NotReady", strings.Join(bad, ", ")),
 		condition("APIReachable", a.nodes != nil, "Answered", "NoAnswer", textOf(a.err)),
-		condition("HypervisorsReachable", len(silent) == 0, "AllAnswered", "NoAnswer", strings.Join(sortedKeys(silent), ", ")),
+		condition("HypervisorsReachable", len(quiet.hosts) == 0, "AllAnswered", "NoAnswer", strings.Join(sortedKeys(quiet.hosts), ", ")),
 	}
 	if a.nodes == nil && status == Active {
 		status = Degraded
@@ -312,9 +321,43 @@ func (e *Engine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconf
 	if len(machines) == 0 {
 		return k3s.Kubeconfig{}, noServers(clusterID, o)
 	}
-	d, err := e.open(ctx, machines, true)
+	// The agent of a server that has just been restarted may need a moment.
+	wctx, cancel := within(ctx, apiReadTimeout)
+	defer cancel()
+	var d *door
+	var last error
+	err = poll(wctx, func(ctx context.Context) (bool, error) {
+		d, last = e.open(ctx, machines, true)
+		return last == nil, transient(last)
+	})
+	if errors.Is(err, errWait) {
+		err = last
+	}
 	if err != nil {
 		return k3s.Kubeconfig{}, explainAgent(err)
 	}
-	return d.kubeconfig, nil
+	return d.kubeconfig, checkCertificate(ctx, d)
+}
+
+// certificateTimeout bounds the one handshake that proves a kubeconfig.
+const certificateTimeout = 5 * time.Second
+
+// checkCertificate makes sure that the API's certificate is valid for the address in the kubeconfig. An API that does
+// not answer now is no error: the kubeconfig is right all the same.
+func checkCertificate(ctx context.Context, d *door) error {
+	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
+	defer cancel()
+	var bad x509.HostnameError
+	if !errors.As(d.kube.Ready(ctx), &bad) {
+		return nil
+	}
+	names := slices.Clone(bad.Certificate.DNSNames)
+	for _, ip := range bad.Certificate.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return &Failure{
+		Err:    fmt.Errorf("the certificate of the cluster's API is not valid for %s; it is for %s", bad.Host, strings.Join(names, ", ")),
+		Cause:  "the server has another address than when k3s was started in it.",
+		Remedy: "give the server a fixed address in the network's DHCP, and restart k3s in it.",
+	}
 }

@@ -26,12 +26,14 @@ type run struct {
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
 	machines []machine.Machine
-	// addresses maps an address to the node that reported it.
+	// up holds the UUIDs of the nodes that were seen Ready, over those of the VMs that were removed to the end.
+	up, over map[string]bool
+	// addresses maps an address to the node that has it.
 	addresses map[string]string
 
-	joinOnce sync.Once
-	join     join
-	joinErr  error
+	// joining lets one lane read what agents need to join.
+	joining sync.Mutex
+	join    *join
 }
 
 // plan runs the stages one after another. Within a stage a node that fails does not stop the others: what comes up
@@ -41,7 +43,7 @@ func (r *run) plan(ctx context.Context, p Plan) error {
 		errs := make([]error, len(stage.Lanes))
 		var wg sync.WaitGroup
 		for i, lane := range stage.Lanes {
-			wg.Go(func() { errs[i] = r.bounded(ctx, lane) })
+			wg.Go(func() { errs[i] = r.inTurn(ctx, lane) })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -51,8 +53,8 @@ func (r *run) plan(ctx context.Context, p Plan) error {
 	return nil
 }
 
-// bounded runs a lane once its hypervisor has a free place.
-func (r *run) bounded(ctx context.Context, lane Lane) error {
+// inTurn runs a lane once its hypervisor has a free place.
+func (r *run) inTurn(ctx context.Context, lane Lane) error {
 	m := lane.Machine
 	if places := r.engine.lanes[m.Hypervisor]; places != nil {
 		if err := places.Acquire(ctx, 1); err != nil {
@@ -83,14 +85,31 @@ func (r *run) bounded(ctx context.Context, lane Lane) error {
 func (r *run) lane(ctx context.Context, lane Lane) error {
 	for _, action := range lane.Actions {
 		start := time.Now()
-		if err := r.action(ctx, action, &lane.Machine); err != nil {
+		if err := r.action(ctx, action, &lane); err != nil {
+			var f *Failure
+			if ctx.Err() != nil && !errors.As(err, &f) {
+				return fmt.Errorf("stopped in phase %q: %w", action, err)
+			}
 			return err
 		}
 		tflog.Info(ctx, "phase done", r.fields(lane.Machine, map[string]any{
 			"phase": string(action), "elapsed_ms": time.Since(start).Milliseconds(),
 		}))
 	}
+	if slices.Contains(lane.Actions, Delete) {
+		mark(&r.mu, &r.over, lane.Machine.UUID)
+	}
 	return nil
+}
+
+// mark puts an id into a set.
+func mark(mu *sync.Mutex, set *map[string]bool, id string) {
+	mu.Lock()
+	defer mu.Unlock()
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[id] = true
 }
 
 func (r *run) fields(m machine.Machine, more map[string]any) map[string]any {
@@ -100,14 +119,15 @@ func (r *run) fields(m machine.Machine, more map[string]any) map[string]any {
 }
 
 // action runs one action and keeps r.machines true.
-func (r *run) action(ctx context.Context, action Action, m *machine.Machine) error {
-	fleet := r.engine.fleet
+func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
+	fleet, m := r.engine.fleet, &lane.Machine
 	switch action {
 	case Forget:
 		return r.forget(ctx, *m)
 	case Define:
 		err := fleet.Define(ctx, r.spec(*m))
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
+			// A call that was given up may still come to its end.
 			r.put(*m)
 		}
 		return err
@@ -127,7 +147,11 @@ func (r *run) action(ctx context.Context, action Action, m *machine.Machine) err
 	case Bootstrap:
 		return r.awaitBootstrap(ctx, *m)
 	case Ready:
-		return r.awaitReady(ctx, *m)
+		err := r.awaitReady(ctx, *m, slices.Contains(lane.Actions, Start) && !slices.Contains(lane.Actions, Define))
+		if err == nil {
+			mark(&r.mu, &r.up, m.UUID)
+		}
+		return err
 	case Seal:
 		return r.seal(ctx, m)
 	case Stop:
@@ -141,7 +165,7 @@ func (r *run) action(ctx context.Context, action Action, m *machine.Machine) err
 		if err := fleet.Delete(ctx, *m); err != nil {
 			return err
 		}
-		r.drop(m.UUID)
+		r.drop(*m)
 		return nil
 	}
 	return fmt.Errorf("unknown action %q", action)
@@ -153,17 +177,40 @@ func (r *run) spec(m machine.Machine) machine.Spec {
 	}
 }
 
-// forget deletes the Node object and node password of a name, so that a new node may come under it.
+// forget deletes the Node object and node password of a name, so that a new node may come under it. A cluster that is
+// being taken away may not answer any more, which is no reason to wait.
 func (r *run) forget(ctx context.Context, m machine.Machine) error {
-	err := r.withAPI(ctx, func(k Kube) error { return k.DeleteNode(ctx, m.Name) })
-	if err != nil && r.apiOptional && ctx.Err() == nil {
-		tflog.Warn(ctx, "the cluster's API did not take the node's removal", r.fields(m, map[string]any{"error": err.Error()}))
+	forget := func(ctx context.Context) error {
+		return r.withAPI(ctx, func(k Kube) error { return k.DeleteNode(ctx, m.Name) })
+	}
+	if r.apiOptional {
+		if err := forget(ctx); err != nil && ctx.Err() == nil {
+			tflog.Warn(ctx, "the cluster's API did not take the node's removal", r.fields(m, map[string]any{"error": err.Error()}))
+		}
 		return nil
 	}
-	if err != nil {
+	if err := r.insist(ctx, forget); err != nil {
 		return fmt.Errorf("remove its Node object: %w", err)
 	}
 	return nil
+}
+
+// insist repeats what a moment's trouble of the API or a guest agent may have foiled, for as long as an agent is waited
+// for, and returns the last error.
+func (r *run) insist(ctx context.Context, do func(context.Context) error) error {
+	wctx, cancel := within(ctx, r.waits.Agent)
+	defer cancel()
+	var last error
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil {
+			last = err
+		}
+		return last == nil, nil
+	})
+	if errors.Is(err, errWait) {
+		return last
+	}
+	return err
 }
 
 // seal takes the token off the seed and marks the node as joined.
@@ -198,10 +245,41 @@ func (r *run) put(m machine.Machine) {
 	r.machines = append(r.machines, m)
 }
 
-func (r *run) drop(uuid string) {
+func (r *run) drop(gone machine.Machine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.machines = slices.DeleteFunc(r.machines, func(m machine.Machine) bool { return m.UUID == uuid })
+	r.machines = slices.DeleteFunc(r.machines, func(m machine.Machine) bool { return m.UUID == gone.UUID })
+	maps.DeleteFunc(r.addresses, func(_, node string) bool { return node == gone.Name })
+}
+
+// nodes tells what a pool consists of as far as the run itself knows: the VMs that stand, and of the nodes that the state
+// knew all that were not removed to the end.
+func (r *run) nodes(prior Nodes, pool string) Nodes {
+	out := Nodes{}
+	machines := r.group(pool)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, n := range prior {
+		if !r.over[n.UUID] {
+			out[name] = n
+		}
+	}
+	for _, m := range machines {
+		n := statusOf(m)
+		if p, ok := prior[m.Name]; ok && p.UUID == m.UUID {
+			n = p
+		}
+		if r.up[m.UUID] {
+			n.State, n.Reason, n.K3sVersion = NodeReady, "", r.settings.K3sVersion
+		}
+		for address, node := range r.addresses {
+			if node == m.Name {
+				n.IP = address
+			}
+		}
+		out[m.Name] = n
+	}
+	return out
 }
 
 // all returns the cluster's machines as they are by now.
@@ -231,8 +309,22 @@ func (r *run) withAPI(ctx context.Context, f func(Kube) error) error {
 	return last
 }
 
-// joining returns what agents need to join; it is read once for a run.
-func (r *run) joining(ctx context.Context) (join, error) {
-	r.joinOnce.Do(func() { r.join, r.joinErr = r.engine.joinInfo(ctx, r.all()) })
-	return r.join, r.joinErr
+// joinInfo returns what agents need to join; it is read once for a run.
+func (r *run) joinInfo(ctx context.Context) (join, error) {
+	r.joining.Lock()
+	defer r.joining.Unlock()
+	if r.join != nil {
+		return *r.join, nil
+	}
+	err := r.insist(ctx, func(ctx context.Context) error {
+		j, err := r.engine.joinInfo(ctx, r.all())
+		if err == nil {
+			r.join = &j
+		}
+		return err
+	})
+	if err != nil {
+		return join{}, err
+	}
+	return *r.join, nil
 }

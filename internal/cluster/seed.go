@@ -10,8 +10,8 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-// seed builds a node's cloud-init seed and writes it to its volume. The guest gives up its downloads well before the wait
-// for its bootstrap ends, so that the failure is told by the one who saw it.
+// seed builds a node's cloud-init seed and writes it to its volume. The guest begins no new download in the last two
+// thirds of the wait for its bootstrap, so that a failure is mostly told by the one who saw it.
 func (r *run) seed(ctx context.Context, m machine.Machine) error {
 	version, err := k3s.ParseVersion(r.settings.K3sVersion)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *run) seed(ctx context.Context, m machine.Machine) error {
 		Files: []cloudinit.File{
 			{Path: k3s.ConfigPath, Mode: 0o600, Content: config},
 			{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(k3s.Bootstrap{
-				Instance: m.UUID, Role: roleOf(m), Version: version, InstallScriptURL: r.settings.InstallScriptURL,
+				Instance: m.UUID, Role: roleOf(m), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
 				Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3),
 			})},
 			{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())},
@@ -49,7 +49,7 @@ func (r *run) seed(ctx context.Context, m machine.Machine) error {
 // which pins the cluster's CA.
 func (r *run) k3sConfig(ctx context.Context, m machine.Machine, version k3s.Version) ([]byte, error) {
 	if m.Record.Role == record.Agent {
-		j, err := r.joining(ctx)
+		j, err := r.joinInfo(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -68,11 +68,7 @@ func roleOf(m machine.Machine) k3s.Role {
 // sealedSeed is the seed of a node that has joined: the same instance, so that cloud-init does nothing at the next
 // boot, and no secret.
 func sealedSeed(m machine.Machine) ([]byte, error) {
-	data, err := cloudinit.UserData{}.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("build the user-data: %w", err)
-	}
-	iso, err := cloudinit.ISO(seedOf(m, data))
+	iso, err := cloudinit.ISO(seedOf(m, nil).Scrubbed())
 	if err != nil {
 		return nil, fmt.Errorf("build the seed: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
@@ -17,16 +18,20 @@ import (
 const pollInterval = 2 * time.Second
 
 // poll calls look until it is done or fails, or ctx ends. look keeps the reason why it is not done yet to itself, for
-// the caller to tell when poll returns the context's error.
+// the caller to tell when poll returns the context's error. A Failure that look found counts even if ctx has ended by
+// then; any other error may be no more than the sign of that.
 func poll(ctx context.Context, look func(context.Context) (done bool, err error)) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		done, err := look(ctx)
+		var f *Failure
 		switch {
-		case ctx.Err() != nil && !done:
+		case done, errors.As(err, &f):
+			return err
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil || done:
+		case err != nil:
 			return err
 		}
 		select {
@@ -40,7 +45,7 @@ func poll(ctx context.Context, look func(context.Context) (done bool, err error)
 // errWait ends a wait whose own bound has passed; the context it stands in goes on.
 var errWait = errors.New("gave up waiting")
 
-func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, errWait)
 }
 
@@ -48,7 +53,7 @@ func bounded(ctx context.Context, d time.Duration) (context.Context, context.Can
 func (r *run) awaitAgent(ctx context.Context, m machine.Machine) error {
 	guest := r.engine.fleet.Guest(m)
 	start := time.Now()
-	wctx, cancel := bounded(ctx, r.waits.Agent)
+	wctx, cancel := within(ctx, r.waits.Agent)
 	defer cancel()
 	answered := false
 	var address string
@@ -72,9 +77,10 @@ func (r *run) awaitAgent(ctx context.Context, m machine.Machine) error {
 	return r.claim(address, m.Name)
 }
 
-// transient keeps only errors that end a wait: an agent that does not answer yet is none.
+// transient keeps only errors that end a wait: an agent that does not answer yet is none, nor is a hypervisor whose
+// daemon is restarted meanwhile.
 func transient(err error) error {
-	if errors.Is(err, guestagent.ErrNotConnected) {
+	if errors.Is(err, guestagent.ErrNotConnected) || errors.Is(err, machine.ErrUnreachable) {
 		return nil
 	}
 	return err
@@ -102,13 +108,13 @@ func (r *run) claim(address, node string) error {
 // told to start: whether it joins is seen on the Node.
 func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine) error {
 	guest := r.engine.fleet.Guest(m)
-	wctx, cancel := bounded(ctx, r.waits.Bootstrap)
+	wctx, cancel := within(ctx, r.waits.Bootstrap)
 	defer cancel()
 	var last k3s.Marker
 	err := poll(wctx, func(ctx context.Context) (bool, error) {
 		raw, err := guest.ReadFile(ctx, k3s.MarkerPath)
 		if errors.Is(err, fs.ErrNotExist) {
-			return false, r.checkSeedRead(ctx, guest)
+			return false, checkSeedRead(ctx, guest)
 		}
 		if err != nil {
 			return false, transient(err)
@@ -132,17 +138,24 @@ func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine) error {
 	return explainAgent(err)
 }
 
-// awaitReady waits until the node is Ready at the wanted version.
-func (r *run) awaitReady(ctx context.Context, m machine.Machine) error {
-	wctx, cancel := bounded(ctx, r.waits.Ready)
+// awaitReady waits until the node is Ready at the wanted version. Of a VM that was restarted the API still tells what it
+// was before, so its Node counts only once it speaks of the guest's present boot.
+func (r *run) awaitReady(ctx context.Context, m machine.Machine, restarted bool) error {
+	wctx, cancel := within(ctx, r.waits.Ready)
 	defer cancel()
 	var last error
 	err := poll(wctx, func(ctx context.Context) (bool, error) {
-		last = r.withAPI(ctx, func(k Kube) error { return r.checkReady(ctx, k, m) })
-		return last == nil, nil
+		err := r.checkReady(ctx, m, restarted)
+		if err == nil || ctx.Err() == nil || last == nil {
+			last = err
+		}
+		return err == nil, nil
 	})
 	if errors.Is(err, errWait) {
 		return r.diagnoseReady(ctx, m, last)
+	}
+	if err != nil && last != nil {
+		return fmt.Errorf("%w, while this was in the way: %w", err, last)
 	}
 	return err
 }
@@ -150,26 +163,38 @@ func (r *run) awaitReady(ctx context.Context, m machine.Machine) error {
 // errNotReady: the API answers, and the node is not there yet.
 var errNotReady = errors.New("it is not Ready")
 
-func (r *run) checkReady(ctx context.Context, k Kube, m machine.Machine) error {
-	if m.Record.Role == record.Server {
-		if err := k.Ready(ctx); err != nil {
+func (r *run) checkReady(ctx context.Context, m machine.Machine, restarted bool) error {
+	boot := ""
+	if restarted {
+		raw, err := r.engine.fleet.Guest(m).ReadFile(ctx, "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return fmt.Errorf("ask for its boot: %w", err)
+		}
+		boot = strings.TrimSpace(string(raw))
+	}
+	return r.withAPI(ctx, func(k Kube) error {
+		if m.Record.Role == record.Server {
+			if err := k.Ready(ctx); err != nil {
+				return err
+			}
+		}
+		nodes, err := k.Nodes(ctx)
+		if err != nil {
 			return err
 		}
-	}
-	nodes, err := k.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		switch {
-		case n.Name != m.Name:
-		case !n.Ready:
-			return fmt.Errorf("%w: %s: %s", errNotReady, n.Reason, n.Message)
-		case n.K3sVersion != r.settings.K3sVersion:
-			return fmt.Errorf("%w at version %s: it runs %s", errNotReady, r.settings.K3sVersion, n.K3sVersion)
-		default:
-			return nil
+		for _, n := range nodes {
+			switch {
+			case n.Name != m.Name:
+			case boot != "" && n.BootID != boot:
+				return fmt.Errorf("%w: it has not reported since its VM was started", errNotReady)
+			case !n.Ready:
+				return fmt.Errorf("%w: %s: %s", errNotReady, n.Reason, n.Message)
+			case n.K3sVersion != r.settings.K3sVersion:
+				return fmt.Errorf("%w at version %s: it runs %s", errNotReady, r.settings.K3sVersion, n.K3sVersion)
+			default:
+				return nil
+			}
 		}
-	}
-	return fmt.Errorf("%w: it has not registered with the API", errNotReady)
+		return fmt.Errorf("%w: it has not registered with the API", errNotReady)
+	})
 }

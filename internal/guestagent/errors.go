@@ -14,6 +14,8 @@ var (
 	ErrNotConnected = errors.New("the guest agent does not answer")
 	// ErrNotRunning: the VM is powered off.
 	ErrNotRunning = errors.New("the VM is not running")
+	// ErrPaused: the VM is powered on but halted, by somebody or by the hypervisor (for example on a full disk).
+	ErrPaused = errors.New("the VM is paused")
 	// ErrNotConfigured: the VM has no channel for a guest agent.
 	ErrNotConfigured = errors.New("the VM has no guest agent channel (org.qemu.guest_agent.0)")
 	// ErrDisabled: the agent answers, but refuses the command or does not know it.

@@ -15,24 +15,39 @@ import (
 // repeated. Where the domain is gone, the volumes are removed all the same: their names carry the VM's UUID.
 func (f *Fleet) Delete(ctx context.Context, m machine.Machine) error {
 	return f.on(ctx, m.Hypervisor, "delete the VM", func(ctx context.Context, h *host) error {
-		gone := false
+		last := m.Record
 		err := h.withDomain(ctx, m, func(conn *libvirt.Connect, d *domain) error {
+			last = d.record
 			if err := pullPlug(ctx, d); err != nil {
+				return err
+			}
+			if err := d.unjoin(ctx); err != nil {
 				return err
 			}
 			if err := h.removeVolumes(ctx, conn, volumesOf(m, d.record)); err != nil {
 				return err
 			}
-			gone = true
 			return undefine(ctx, d)
 		})
-		if gone || !errors.Is(err, machine.ErrNotFound) {
+		if !errors.Is(err, machine.ErrNotFound) {
 			return err
 		}
+		// The domain was gone before, went with its power, or was undefined just before the connection broke.
 		return h.do(ctx, func(conn *libvirt.Connect) error {
-			return h.removeVolumes(ctx, conn, volumesOf(m, m.Record))
+			return h.removeVolumes(ctx, conn, volumesOf(m, last))
 		})
 	})
+}
+
+// unjoin takes back that the VM has joined, before its disks go: if the rest of a Delete fails, the record says that
+// the VM is to be made anew, where it would be taken for one that only needs to be started.
+func (d *domain) unjoin(ctx context.Context) error {
+	if d.record.Phase == record.Creating {
+		return nil
+	}
+	r := d.record
+	r.Phase = record.Creating
+	return d.setRecord(ctx, r)
 }
 
 // volumesOf lists what a record names, and the volumes that a VM has even before its record lists them.

@@ -119,19 +119,27 @@ func (f *Fleet) SetRecord(ctx context.Context, m machine.Machine, r record.Recor
 			if r.Template == (record.Template{}) {
 				r.Template = d.record.Template
 			}
-			text, err := recordElement(r)
-			if err != nil {
-				return err
-			}
-			flags := libvirt.DOMAIN_AFFECT_CONFIG
-			active, err := d.IsActive()
-			if err != nil {
-				return wrap(err, "ask whether it runs")
-			}
-			if active {
-				flags |= libvirt.DOMAIN_AFFECT_LIVE
-			}
-			return wrap(d.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, text, record.Prefix, record.Namespace, flags), "write its metadata")
+			return d.setRecord(ctx, r)
 		})
 	})
+}
+
+// setRecord replaces the record of the stored domain, and of the running one where it runs.
+func (d *domain) setRecord(ctx context.Context, r record.Record) error {
+	text, err := recordElement(r)
+	if err != nil {
+		return err
+	}
+	flags := libvirt.DOMAIN_AFFECT_CONFIG
+	active, err := d.IsActive()
+	if err != nil {
+		return wrap(err, "ask whether it runs")
+	}
+	if active {
+		flags |= libvirt.DOMAIN_AFFECT_LIVE
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return wrap(d.SetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, text, record.Prefix, record.Namespace, flags), "write its metadata")
 }

@@ -1,12 +1,10 @@
 package hypervisor
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"libvirt.org/go/libvirt"
 
@@ -71,6 +69,7 @@ func TestAgentError(t *testing.T) {
 	tests := map[string]struct {
 		code   libvirt.ErrorNumber
 		text   string
+		power  machine.Power
 		target error
 		// refused is the agent's own answer, where there was one.
 		refused string
@@ -78,7 +77,10 @@ func TestAgentError(t *testing.T) {
 		"not connected":              {code: 86, text: "QEMU guest agent is not connected", target: guestagent.ErrNotConnected},
 		"timeout":                    {code: 112, text: "timed out", target: guestagent.ErrNotConnected},
 		"sync lost":                  {code: 97, text: "sync", target: guestagent.ErrNotConnected},
-		"domain off":                 {code: 55, text: "domain is not running", target: guestagent.ErrNotRunning},
+		"domain off":                 {code: 55, text: "domain is not running", power: machine.Stopped, target: guestagent.ErrNotRunning},
+		"domain paused":              {code: 55, text: "paused", power: machine.Paused, target: guestagent.ErrPaused},
+		"domain resumed meanwhile":   {code: 55, text: "domain is not running", power: machine.Running, target: guestagent.ErrNotConnected},
+		"domain removed meanwhile":   {code: 55, text: "Domain not found", target: machine.ErrNotFound},
 		"no channel":                 {code: 74, text: "QEMU guest agent is not configured", target: guestagent.ErrNotConfigured},
 		"domain gone":                {code: 42, text: "Domain not found", target: machine.ErrNotFound},
 		"refused until libvirt 11.1": {code: 1, text: "internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed", refused: "Command guest-exec has been disabled: the command is not allowed"},
@@ -88,7 +90,12 @@ func TestAgentError(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := agentError(libvirt.Error{Code: tt.code, Message: tt.text})
+			err := agentError(libvirt.Error{Code: tt.code, Message: tt.text}, func() (machine.Power, error) {
+				if tt.power == "" {
+					return "", wrap(libvirt.Error{Code: libvirt.ERR_NO_DOMAIN, Message: "Domain not found"}, "read its state")
+				}
+				return tt.power, nil
+			})
 			var refused *guestagent.RefusedError
 			switch is := errors.As(err, &refused); {
 			case is != (tt.refused != ""):
@@ -100,34 +107,9 @@ func TestAgentError(t *testing.T) {
 			}
 		})
 	}
-	if agentError(nil) != nil {
+	if agentError(nil, nil) != nil {
 		t.Error("an error came out of none")
 	}
-}
-
-func TestWhileBusy(t *testing.T) {
-	busyPool := libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "internal error: pool 'vms' has asynchronous jobs running."}
-	t.Run("third try", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			answers := []error{busyPool, wrap(busyPool, "refresh"), nil}
-			tries := 0
-			err := whileBusy(t.Context(), func() error { tries++; return answers[tries-1] })
-			if err != nil || tries != 3 {
-				t.Errorf("error %v after %d tries", err, tries)
-			}
-		})
-	})
-	t.Run("another error", func(t *testing.T) {
-		err := whileBusy(t.Context(), func() error { return libvirt.Error{Code: libvirt.ERR_NO_STORAGE_VOL} })
-		wantError(t, err, libvirt.ERR_NO_STORAGE_VOL)
-	})
-	t.Run("until the end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			wantError(t, whileBusy(ctx, func() error { return busyPool }), context.DeadlineExceeded, "asynchronous jobs running")
-		})
-	})
 }
 
 func TestWithinLeavesHangingCalls(t *testing.T) {
@@ -138,30 +120,5 @@ func TestWithinLeavesHangingCalls(t *testing.T) {
 		_, err := within(ctx, func() (int, error) { <-hangs; return 1, nil })
 		wantError(t, err, machine.ErrUnreachable, "1m30s")
 		close(hangs)
-	})
-}
-
-func TestGateKeepsRefreshesFromBuilds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHost("hv-a", Config{}, 1)
-		p := &pool{name: "vms", gate: h.gate("vms")}
-		building := make(chan struct{})
-		var order []string
-		go func() {
-			_ = p.build(t.Context(), func() error { <-building; order = append(order, "build"); return nil })
-		}()
-		synctest.Wait()
-		go func() {
-			_ = p.pass(t.Context(), gateSize, func() error { order = append(order, "refresh"); return nil })
-		}()
-		synctest.Wait()
-		close(building)
-		synctest.Wait()
-		if strings.Join(order, " ") != "build refresh" {
-			t.Errorf("order %q", order)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		wantError(t, p.build(ctx, func() error { t.Error("it ran"); return nil }), context.Canceled)
 	})
 }

@@ -32,7 +32,8 @@ type TemplateRef struct {
 	Volume     string
 }
 
-// Fleet is the set of configured hypervisors. It is safe for concurrent use, and does nothing before it is asked to.
+// Fleet is the set of configured hypervisors. It is safe for concurrent use, and does nothing before it is asked to. Its
+// connections last as long as the process, as Terraform's use of a provider does.
 type Fleet struct {
 	hosts    map[string]*host
 	template TemplateRef
@@ -45,13 +46,6 @@ func New(configs map[string]Config, template TemplateRef, parallelism int) *Flee
 		f.hosts[name] = newHost(name, c, parallelism)
 	}
 	return f
-}
-
-// Close gives the connections back. Calls that are under way end first; later ones fail.
-func (f *Fleet) Close() {
-	for _, h := range f.hosts {
-		h.close()
-	}
 }
 
 // Hypervisors lists the configured hypervisors by name.
@@ -84,8 +78,10 @@ func (f *Fleet) on(ctx context.Context, hypervisor, doing string, work func(cont
 }
 
 // within runs work in a goroutine of its own and returns when it is done or ctx is, whichever comes first: a call into
-// libvirt cannot be cancelled. Work that was left behind ends with the call that it is in, because its next wait or
-// call looks at ctx, and the connection's keep-alive bounds that call.
+// libvirt cannot be cancelled. Work that was left behind ends soon after the call that it is in, because what waits, or
+// changes something, looks at ctx first. Where the hypervisor has fallen silent, keep-alive ends that call; where it
+// lives, the call takes as long as its work does, which for the copy of a disk can be many minutes. An attempt to
+// connect is no part of the work (see host.connect): how long that may take is up to ssh and the kernel.
 func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {
 		value T

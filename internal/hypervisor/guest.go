@@ -50,6 +50,8 @@ func (c channel) Connected(ctx context.Context) (bool, error) {
 				return err
 			case state == machine.Stopped:
 				return guestagent.ErrNotRunning
+			case state == machine.Paused:
+				return guestagent.ErrPaused
 			}
 			def, err := d.definition()
 			if err != nil {
@@ -79,7 +81,7 @@ func (c channel) Command(ctx context.Context, request string, timeout time.Durat
 			defer d.free()
 			seconds := libvirt.DomainQemuAgentCommandTimeout(max(1, timeout/time.Second))
 			reply, err = d.QemuAgentCommand(request, seconds, 0)
-			return agentError(err)
+			return agentError(err, d.power)
 		})
 		if errors.Is(err, errBroken) {
 			err = fmt.Errorf("%w: %w", guestagent.ErrNotConnected, err)
@@ -92,8 +94,9 @@ func (c channel) Command(ctx context.Context, request string, timeout time.Durat
 // for that.
 const agentRefusal = "unable to execute QEMU agent command"
 
-// agentError translates what libvirt says of an agent's command.
-func agentError(err error) error {
+// agentError translates what libvirt says of an agent's command. libvirt calls every domain "not running" that does not
+// run at the moment, a paused one too, so that its power state is asked for.
+func agentError(err error, power func() (machine.Power, error)) error {
 	var e libvirt.Error
 	if !errors.As(err, &e) {
 		return err
@@ -102,6 +105,14 @@ func agentError(err error) error {
 	case libvirt.ERR_AGENT_UNRESPONSIVE, libvirt.ERR_AGENT_UNSYNCED, libvirt.ERR_AGENT_COMMAND_TIMEOUT:
 		return fmt.Errorf("%w: %w", guestagent.ErrNotConnected, plain(err))
 	case libvirt.ERR_OPERATION_INVALID:
+		switch state, perr := power(); {
+		case perr != nil:
+			return perr
+		case state == machine.Paused:
+			return guestagent.ErrPaused
+		case state == machine.Running: // by now, or still on its way down
+			return fmt.Errorf("%w: %w", guestagent.ErrNotConnected, plain(err))
+		}
 		return fmt.Errorf("%w: %w", guestagent.ErrNotRunning, plain(err))
 	case libvirt.ERR_ARGUMENT_UNSUPPORTED:
 		return fmt.Errorf("%w: %w", guestagent.ErrNotConfigured, plain(err))

@@ -34,20 +34,15 @@ type host struct {
 	gates map[string]*semaphore.Weighted
 	// virtType is the domain type that the host does best, once it is known.
 	virtType string
-
-	// closing ends all waits for a connection.
-	closing   chan struct{}
-	closeOnce sync.Once
 }
 
 func newHost(name string, c Config, parallelism int) *host {
 	return &host{
-		name:    name,
-		config:  c,
-		calls:   semaphore.NewWeighted(maxCalls),
-		copies:  semaphore.NewWeighted(int64(min(max(parallelism, 1), maxCopies))),
-		gates:   map[string]*semaphore.Weighted{},
-		closing: make(chan struct{}),
+		name:   name,
+		config: c,
+		calls:  semaphore.NewWeighted(maxCalls),
+		copies: semaphore.NewWeighted(int64(min(max(parallelism, 1), maxCopies))),
+		gates:  map[string]*semaphore.Weighted{},
 	}
 }
 
@@ -61,7 +56,8 @@ func (h *host) do(ctx context.Context, fn func(*libvirt.Connect) error) error {
 	return err
 }
 
-// once calls fn with the connection.
+// once calls fn with the connection. fn holds one place among the calls, and waits for nothing but a call's answer
+// except by aside.
 func (h *host) once(ctx context.Context, fn func(*libvirt.Connect) error) error {
 	if err := acquire(ctx, h.calls, 1); err != nil {
 		return err
@@ -80,6 +76,15 @@ func (h *host) once(ctx context.Context, fn func(*libvirt.Connect) error) error 
 		return err
 	}
 	return nil
+}
+
+// aside waits without the place among the calls that its caller holds, so that others come through. It takes a place
+// again even where ctx has ended, because its caller may make calls still and gives one back. A place comes free in any
+// case: copies never hold all of them.
+func (h *host) aside(ctx context.Context, wait func()) {
+	h.calls.Release(1)
+	wait()
+	_ = h.calls.Acquire(context.WithoutCancel(ctx), 1) // cannot fail
 }
 
 // acquire takes n places; it takes none once ctx has ended.

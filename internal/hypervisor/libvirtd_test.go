@@ -59,7 +59,7 @@ func (g *ground) fleet(t *testing.T, uri string) *Fleet {
 	t.Helper()
 	f := New(map[string]Config{"hv-a": {URI: uri, VirtType: "qemu", Schedulable: true}},
 		TemplateRef{Hypervisor: "hv-a", Pool: g.templates, Volume: "golden.qcow2"}, 4)
-	t.Cleanup(f.Close)
+	t.Cleanup(func() { hangUp(f.hosts["hv-a"]) })
 	return f
 }
 
@@ -231,6 +231,17 @@ func TestLibvirtdLifeOfAVM(t *testing.T) {
 	wantError(t, guest.Ping(t.Context()), guestagent.ErrNotConnected, "guest-ping")
 	_, err = guest.ReadFile(t.Context(), "/etc/hostname")
 	wantError(t, err, guestagent.ErrNotConnected)
+
+	with(t, g.Fleet, "hv-a", func(conn *libvirt.Connect) error {
+		d, err := conn.LookupDomainByUUIDString(s.UUID)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = d.Free() }()
+		return d.Suspend()
+	})
+	wantError(t, guest.Ping(t.Context()), guestagent.ErrPaused)
+	must(t, g.Start(t.Context(), m))
 
 	must(t, g.CloneDisk(t.Context(), s)) // it runs on that disk: nothing is made anew
 	must(t, g.WriteSeed(t.Context(), m, []byte("no secret")))

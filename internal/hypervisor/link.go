@@ -23,9 +23,6 @@ const (
 	keepAliveCount   = 6
 )
 
-// errClosing: the Fleet was closed.
-var errClosing = fmt.Errorf("%w: the provider is closing", machine.ErrUnreachable)
-
 // link is one connection and the number of calls that use it. It is closed when the host has dropped it and the last
 // call has left.
 type link struct {
@@ -42,13 +39,14 @@ func (l *link) alive() bool {
 // close closes the connection. One that broke may refuse that, which alters nothing.
 func (l *link) close() { _, _ = l.conn.Close() }
 
-// dial is an attempt to connect that all callers share.
+// dial is an attempt to connect that all callers share. It ends when libvirt's attempt does: keep-alive, which would
+// bound that, begins on the finished connection only.
 type dial struct {
 	done chan struct{}
 	err  error
 }
 
-// connect returns the link, which the caller leaves.
+// connect returns the link, which the caller leaves. It waits at most dialTimeout, however long an attempt takes.
 func (h *host) connect(ctx context.Context) (*link, error) {
 	timer := time.NewTimer(dialTimeout)
 	defer timer.Stop()
@@ -57,9 +55,6 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 		if l != nil {
 			return l, nil
 		}
-		if attempt == nil {
-			return nil, errClosing
-		}
 		select {
 		case <-attempt.done:
 			if attempt.err != nil {
@@ -67,21 +62,16 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 			}
 		case <-timer.C:
 			return nil, fmt.Errorf("%w: no connection to %s within %s", machine.ErrUnreachable, publicURI(h.config.URI), dialTimeout)
-		case <-h.closing:
-			return nil, errClosing
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// current enters the link if there is one that lives, or else returns the attempt to make one; neither after close.
+// current enters the link if there is one that lives, or else returns the attempt to make one.
 func (h *host) current() (*link, *dial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed() {
-		return nil, nil
-	}
 	if h.link != nil && h.link.alive() {
 		h.link.users++
 		return h.link, nil
@@ -119,48 +109,19 @@ func (h *host) drop(l *link) {
 	}
 }
 
-// close drops the link and ends all waits for one.
-func (h *host) close() {
-	h.closeOnce.Do(func() { close(h.closing) })
-	h.mu.Lock()
-	l := h.link
-	h.link = nil
-	idle := l != nil && l.users == 0
-	h.mu.Unlock()
-	if idle {
-		l.close()
-	}
-}
-
-// closed reports whether close was called.
-func (h *host) closed() bool {
-	select {
-	case <-h.closing:
-		return true
-	default:
-		return false
-	}
-}
-
 // dial makes the link.
 func (h *host) dial(d *dial, answered bool) {
 	l, err := open(h.config.URI)
-	for began := time.Now(); err != nil && answered && !h.closed() && time.Since(began) < patience; l, err = open(h.config.URI) {
-		select {
-		case <-time.After(redialPause):
-		case <-h.closing:
-		}
+	for began := time.Now(); err != nil && answered && time.Since(began) < patience; l, err = open(h.config.URI) {
+		time.Sleep(redialPause)
 	}
 	h.mu.Lock()
 	h.dialling, d.err = nil, err
-	if err == nil && !h.closed() {
-		h.link, h.answered, l = l, true, nil
+	if err == nil {
+		h.link, h.answered = l, true
 	}
 	h.mu.Unlock()
 	close(d.done)
-	if l != nil {
-		l.close()
-	}
 }
 
 // open connects to a hypervisor.

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirt"
 
@@ -26,7 +25,7 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Observe looks at all hypervisors in parallel. A hypervisor that cannot be asked does not keep the others from being
-// seen. The machines are in the order of hypervisor and name.
+// seen. What was seen is in the order of hypervisor and name.
 func (f *Fleet) Observe(ctx context.Context) machine.Observation {
 	o := machine.Observation{Unreachable: map[string]error{}}
 	var mu sync.Mutex
@@ -35,26 +34,35 @@ func (f *Fleet) Observe(ctx context.Context) machine.Observation {
 		wg.Go(func() {
 			ctx, cancel := answering(ctx)
 			defer cancel()
-			machines, err := within(ctx, func() ([]machine.Machine, error) { return h.observe(ctx) })
+			seen, err := within(ctx, func() (machine.Observation, error) { return h.observe(ctx) })
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				o.Unreachable[name] = err
 			}
-			o.Machines = append(o.Machines, machines...)
+			include(&o, seen)
 		})
 	}
 	wg.Wait()
 	slices.SortFunc(o.Machines, func(a, b machine.Machine) int {
 		return cmp.Or(cmp.Compare(a.Hypervisor, b.Hypervisor), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID))
 	})
+	slices.SortFunc(o.Unreadable, func(a, b machine.Unreadable) int {
+		return cmp.Or(cmp.Compare(a.Hypervisor, b.Hypervisor), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID))
+	})
 	return o
+}
+
+// include adds the VMs of one observation to another.
+func include(o *machine.Observation, seen machine.Observation) {
+	o.Machines = append(o.Machines, seen.Machines...)
+	o.Unreadable = append(o.Unreadable, seen.Unreadable...)
 }
 
 // observe lists our VMs on one hypervisor: one call for the list, one for each domain and two more for each of ours, side
 // by side as far as the connection has places.
-func (h *host) observe(ctx context.Context) ([]machine.Machine, error) {
-	var found []*machine.Machine
+func (h *host) observe(ctx context.Context) (machine.Observation, error) {
+	var found []machine.Observation
 	err := h.do(ctx, func(conn *libvirt.Connect) error {
 		domains, err := conn.ListAllDomains(0)
 		if err != nil {
@@ -65,7 +73,7 @@ func (h *host) observe(ctx context.Context) ([]machine.Machine, error) {
 				_ = domains[i].Free()
 			}
 		}()
-		found = make([]*machine.Machine, len(domains))
+		found = make([]machine.Observation, len(domains))
 		places := 1
 		for h.calls.TryAcquire(1) {
 			places++
@@ -78,58 +86,53 @@ func (h *host) observe(ctx context.Context) ([]machine.Machine, error) {
 				if err := context.Cause(ctx); err != nil {
 					return err
 				}
-				found[i], err = h.look(ctx, &domains[i])
+				found[i], err = h.look(&domains[i])
 				return err
 			})
 		}
 		return g.Wait()
 	})
 	if err != nil {
-		return nil, err
+		return machine.Observation{}, err
 	}
-	var machines []machine.Machine
-	for _, m := range found {
-		if m != nil {
-			machines = append(machines, *m)
-		}
+	var o machine.Observation
+	for _, seen := range found {
+		include(&o, seen)
 	}
-	return machines, nil
+	return o, nil
 }
 
-// look reads one domain; nil is one that is not ours, or went away just now. A record that cannot be read is nobody's:
-// its domain is not touched, and a warning tells of it.
-func (h *host) look(ctx context.Context, found *libvirt.Domain) (*machine.Machine, error) {
-	name, err := found.GetName()
+// look reads one domain. It sees nothing where the domain is not ours or went away just now.
+func (h *host) look(found *libvirt.Domain) (o machine.Observation, err error) {
+	m := machine.Machine{Hypervisor: h.name}
+	if m.Name, err = found.GetName(); err == nil {
+		m.UUID, err = found.GetUUIDString()
+	}
 	if err != nil {
-		return nil, wrap(err, "read the name of a domain")
+		return o, wrap(err, "read the name and UUID of a domain")
 	}
-	d := &domain{Domain: found, name: name}
-	r, err := readRecord(found)
+	m.Record, err = readRecord(found)
 	switch {
-	case errors.Is(err, errNoRecord), errors.Is(err, machine.ErrNotFound):
-		return nil, nil
-	case message(err) != "":
-		return nil, fmt.Errorf("VM %q: %w", name, err)
+	case errors.Is(err, errNoRecord):
+		return o, nil
+	case err == nil:
+		err = (&domain{Domain: found}).describe(&m)
+	case message(err) == "": // not the call has failed: the record is at fault
+		o.Unreadable = []machine.Unreadable{{Hypervisor: h.name, Name: m.Name, UUID: m.UUID, Err: err}}
+		return o, nil
+	}
+	switch {
+	case errors.Is(err, machine.ErrNotFound):
+		return o, nil
 	case err != nil:
-		tflog.Warn(ctx, "a VM has a record that cannot be read; it is left alone",
-			map[string]any{"hypervisor": h.name, "vm": name, "error": err.Error()})
-		return nil, nil
+		return o, fmt.Errorf("VM %q: %w", m.Name, err)
 	}
-	m := &machine.Machine{Hypervisor: h.name, Name: name, Record: r}
-	if err := d.describe(m); err != nil {
-		if errors.Is(err, machine.ErrNotFound) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("VM %q: %w", name, err)
-	}
-	return m, nil
+	o.Machines = []machine.Machine{m}
+	return o, nil
 }
 
-// describe adds what libvirt knows of a VM.
+// describe adds the power state and the MAC address of a VM.
 func (d *domain) describe(m *machine.Machine) (err error) {
-	if m.UUID, err = d.GetUUIDString(); err != nil {
-		return wrap(err, "read its UUID")
-	}
 	if m.Power, err = d.power(); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type pool struct {
 	name string
 	// path is the pool's directory.
 	path string
+	host *host
 	gate *semaphore.Weighted
 }
 
@@ -40,7 +41,7 @@ func (h *host) pool(conn *libvirt.Connect, name string) (*pool, error) {
 		}
 		return nil, wrap(err, "look for the storage pool %q", name)
 	}
-	p := &pool{StoragePool: sp, name: name, gate: h.gate(name)}
+	p := &pool{StoragePool: sp, name: name, host: h, gate: h.gate(name)}
 	if err := p.open(); err != nil {
 		p.free()
 		return nil, fmt.Errorf("storage pool %q: %w", name, err)
@@ -94,13 +95,18 @@ func (p *pool) refresh(ctx context.Context) error {
 	return wrap(p.pass(ctx, gateSize, func() error { return p.Refresh(0) }), "refresh the storage pool %q", p.name)
 }
 
-// pass runs work with n places of the pool's gate, again and again while other processes keep the pool busy.
+// pass runs work with n places of the pool's gate, again and again while other processes keep the pool busy. Its caller
+// is in a call of the host's, which steps aside while it waits.
 func (p *pool) pass(ctx context.Context, n int64, work func() error) error {
-	if err := acquire(ctx, p.gate, n); err != nil {
-		return err
+	if !p.gate.TryAcquire(n) {
+		var err error
+		p.host.aside(ctx, func() { err = acquire(ctx, p.gate, n) })
+		if err != nil {
+			return err
+		}
 	}
 	defer p.gate.Release(n)
-	return whileBusy(ctx, work)
+	return p.host.whileBusy(ctx, work)
 }
 
 // The first and the longest pause between two attempts at a busy pool.
@@ -109,19 +115,27 @@ const (
 	busyMost  = 5 * time.Second
 )
 
-// whileBusy calls work until its error is another than that of a busy pool or volume.
-func whileBusy(ctx context.Context, work func() error) error {
+// whileBusy calls work until its error is another than that of a busy pool or volume, and not at all once ctx has
+// ended.
+func (h *host) whileBusy(ctx context.Context, work func() error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	for pause := busyFirst; ; pause = min(2*pause, busyMost) {
 		err := work()
 		if !busy(err) {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w: %w", context.Cause(ctx), plain(err))
+		h.aside(ctx, func() {
+			timer := time.NewTimer(pause)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		})
+		if ended := context.Cause(ctx); ended != nil {
+			return fmt.Errorf("%w: %w", ended, plain(err))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"net/url"
@@ -28,6 +29,8 @@ type proxy struct {
 	silent bool
 	// refusals is how many more connections are closed at once.
 	refusals int
+	// swallowed is the number of a procedure whose next answer is cut off, or zero.
+	swallowed uint32
 }
 
 // newProxy puts a proxy before the hypervisor of the tests and returns it with the fleet behind it.
@@ -98,10 +101,35 @@ func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, counted bool) {
 		if silent {
 			continue
 		}
+		if !counted && p.swallows(buffer[:n]) {
+			return
+		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
+}
+
+// swallow sets the procedure whose next answer is cut off, and returns the one that was set.
+func (p *proxy) swallow(procedure uint32) (last uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, p.swallowed = p.swallowed, procedure
+	return last
+}
+
+// swallows reports whether data from the daemon is the answer to cut off, and does so once. The header of a message has
+// six words (https://libvirt.org/kbase/internals/rpc.html): length, program, version, procedure, type and serial.
+func (p *proxy) swallows(data []byte) bool {
+	const headerSize, procedureAt, typeAt, reply = 24, 12, 16, 1
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallowed == 0 || len(data) < headerSize ||
+		binary.BigEndian.Uint32(data[procedureAt:]) != p.swallowed || binary.BigEndian.Uint32(data[typeAt:]) != reply {
+		return false
+	}
+	p.swallowed = 0
+	return true
 }
 
 // set alters what passes.
@@ -162,6 +190,25 @@ func TestLibvirtdUploadIsCut(t *testing.T) {
 	must(t, f.WriteSeed(t.Context(), m, []byte("seed")))
 	if _, content := g.inspect(t, g.vms, machine.SeedVolume(m.Name, m.UUID)); len(content) != seedSize || string(content[:5]) != "seed\x00" {
 		t.Errorf("the seed has %d bytes", len(content))
+	}
+}
+
+// The connection breaks when the domain is undefined already: that it is not found any more must not count as an error.
+func TestLibvirtdDeleteIsCutAtItsEnd(t *testing.T) {
+	const undefineFlags = 231 // REMOTE_PROC_DOMAIN_UNDEFINE_FLAGS in libvirt's src/remote/remote_protocol.x
+	g := newGround(t)
+	p, f := newProxy(t, g)
+	s := g.spec(t)
+	m := machineOf(s)
+	must(t, f.Define(t.Context(), s))
+	must(t, f.CloneDisk(t.Context(), s))
+	p.swallow(undefineFlags)
+	must(t, f.Delete(t.Context(), m))
+	if p.swallow(0) != 0 {
+		t.Error("nothing was cut off")
+	}
+	if left := volumes(t, g.Fleet, "hv-a", g.vms); len(left) != 0 {
+		t.Errorf("volumes %q are left", left)
 	}
 }
 

@@ -176,10 +176,11 @@ func (p *pool) remove(ctx context.Context, name string) error {
 // discard deletes a volume that was found.
 func (p *pool) discard(ctx context.Context, name string, vol *libvirt.StorageVol) error {
 	err := p.build(ctx, func() error { return vol.Delete(libvirt.STORAGE_VOL_DELETE_NORMAL) })
-	if errors.Is(err, libvirt.ERR_NO_STORAGE_VOL) { // somebody else was faster
+	err = wrap(err, "delete the volume %q in storage pool %q", name, p.name)
+	if errors.Is(err, machine.ErrNotFound) { // somebody else was faster, or removed the pool
 		return nil
 	}
-	return wrap(err, "delete the volume %q in storage pool %q", name, p.name)
+	return err
 }
 
 // removeVolume deletes a volume, in whatever pool. Where the pool does not exist any more there is nothing to delete.

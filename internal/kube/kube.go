@@ -32,6 +32,8 @@ func New(kubeconfig []byte) (*Client, error) {
 	}
 	config.Timeout = requestTimeout
 	config.UserAgent = "terraform-provider-cockpit"
+	// The pipeline bounds its own calls; client-go's default of five a second would hold up many nodes at once.
+	config.QPS = -1
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
@@ -61,7 +63,7 @@ func (c *Client) Nodes(ctx context.Context) ([]cluster.Node, error) {
 }
 
 func nodeOf(n *corev1.Node) cluster.Node {
-	out := cluster.Node{Name: n.Name, K3sVersion: n.Status.NodeInfo.KubeletVersion, Reason: "Unknown", Message: "no Ready condition yet"}
+	out := cluster.Node{Name: n.Name, K3sVersion: n.Status.NodeInfo.KubeletVersion, BootID: n.Status.NodeInfo.BootID, Reason: "Unknown", Message: "no Ready condition yet"}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			out.Ready, out.Reason, out.Message = c.Status == corev1.ConditionTrue, c.Reason, c.Message

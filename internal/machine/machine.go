@@ -28,7 +28,8 @@ type Hypervisor struct {
 }
 
 // Guest is what can be seen inside a VM, through its guest agent. Calls are bounded by ctx; a guest that does not
-// answer gives guestagent.ErrNotConnected, which is worth a retry while the VM boots.
+// answer gives guestagent.ErrNotConnected, which is worth a retry while the VM boots; a VM that is not powered on gives
+// guestagent.ErrNotRunning, and one that is halted guestagent.ErrPaused.
 type Guest interface {
 	// Connected reports the state of the agent's channel as the hypervisor sees it, without asking the guest.
 	Connected(ctx context.Context) (bool, error)
@@ -69,6 +70,19 @@ type Observation struct {
 	Machines []Machine
 	// Unreachable holds the reason for each hypervisor that did not answer, by name.
 	Unreachable map[string]error
+	// Unreadable are the VMs of which no more is known than that this provider made them. A node that is not among
+	// Machines may be one of them.
+	Unreadable []Unreadable
+}
+
+// Unreadable is a VM of ours whose record cannot be read: it is damaged, or a newer provider wrote it. No call changes
+// or removes such a VM.
+type Unreadable struct {
+	Hypervisor string
+	Name       string
+	UUID       string
+	// Err is record.ErrNewer, or says what is wrong with the record.
+	Err error
 }
 
 // OfCluster returns the machines of one cluster, by id or else by name.
@@ -115,6 +129,7 @@ const (
 	FieldBridge      Field = "bridge"
 	FieldDisk        Field = "disk_gib"
 	FieldName        Field = "name"
+	FieldCluster     Field = "cluster_id"
 )
 
 // Request asks one hypervisor whether VMs could be made there.
@@ -133,6 +148,7 @@ type Request struct {
 // Problem is one reason why a Request cannot be met.
 type Problem struct {
 	Field Field
-	// Cause is one of: the sentinel errors above, or a plain error.
+	// Err is the reason: ErrNotFound for a storage pool, network, bridge or template that does not exist, ErrForeign for
+	// a name that is taken, ErrUnreachable for a hypervisor that does not answer, or else a plain error.
 	Err error
 }

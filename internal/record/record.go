@@ -97,7 +97,6 @@ type Volume struct {
 // Cluster is what every node of a cluster shares.
 type Cluster struct {
 	K3sVersion        string   `json:"k3s_version"`
-	InstallScriptURL  string   `json:"install_script_url"`
 	Network           string   `json:"network,omitempty"`
 	Bridge            string   `json:"bridge,omitempty"`
 	SSHAuthorizedKeys []string `json:"ssh_authorized_keys,omitempty"`
@@ -134,6 +133,8 @@ func Decode(b []byte) (Record, error) {
 		return Record{}, errors.New("decode record: it names no cluster, pool or ordinal")
 	case r.Role != Server && r.Role != Agent:
 		return Record{}, fmt.Errorf("decode record: unknown role %q", r.Role)
+	case r.Phase != Creating && r.Phase != Joined:
+		return Record{}, fmt.Errorf("decode record: unknown phase %q", r.Phase)
 	}
 	return r, nil
 }

@@ -13,7 +13,7 @@ func example() Record {
 		Version: version, ClusterID: "6b1f0ab4-8d0c-4f4f-9c0c-000000000001", ClusterName: "prod", Pool: ServerPool, Role: Server, Ordinal: 1,
 		Phase: Joined, Shape: Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "ssd", Clone: Overlay},
 		Template: Template{Pool: "templates", Volume: "debian-12.qcow2"}, Volumes: []Volume{{Pool: "ssd", Name: "prod-cp-1-6b1f0ab4.qcow2"}},
-		Cluster: &Cluster{K3sVersion: "v1.36.2+k3s1", InstallScriptURL: "https://get.k3s.io", Network: "default", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
+		Cluster: &Cluster{K3sVersion: "v1.36.2+k3s1", Network: "default", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
 	}
 }
 
@@ -21,7 +21,7 @@ func example() Record {
 const wire = `{"version":1,"cluster_id":"6b1f0ab4-8d0c-4f4f-9c0c-000000000001","cluster_name":"prod","pool":"cp","role":"server",` +
 	`"ordinal":1,"phase":"joined","shape":{"vcpus":2,"memory_mib":4096,"disk_gib":40,"storage_pool":"ssd","clone":"overlay"},` +
 	`"template":{"pool":"templates","volume":"debian-12.qcow2"},"volumes":[{"pool":"ssd","name":"prod-cp-1-6b1f0ab4.qcow2"}],` +
-	`"cluster":{"k3s_version":"v1.36.2+k3s1","install_script_url":"https://get.k3s.io","network":"default","ssh_authorized_keys":["ssh-ed25519 AAAA me"]}}`
+	`"cluster":{"k3s_version":"v1.36.2+k3s1","network":"default","ssh_authorized_keys":["ssh-ed25519 AAAA me"]}}`
 
 func TestEncode(t *testing.T) {
 	got, err := Encode(example())
@@ -54,6 +54,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no cluster":    strings.Replace(wire, `"cluster_name":"prod"`, `"cluster_name":""`, 1),
 		"no ordinal":    strings.Replace(wire, `"ordinal":1`, `"ordinal":0`, 1),
 		"a third role":  strings.Replace(wire, `"role":"server"`, `"role":"witness"`, 1),
+		"a third phase": strings.Replace(wire, `"phase":"joined"`, `"phase":"upgrading"`, 1),
 		"another thing": `[]`,
 	} {
 		if r, err := Decode([]byte(text)); err == nil {
