@@ -50,13 +50,10 @@ func Explain(err error) string {
 	return b.String()
 }
 
-// failures flattens joined errors.
+// failures flattens joined errors. Only the outermost joins are lists.
 func failures(err error) []error {
-	var joined interface{ Unwrap() []error }
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the outermost join is a list
-		joined = j
-	}
-	if joined == nil {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
 		return []error{err}
 	}
 	var out []error

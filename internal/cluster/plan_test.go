@@ -11,7 +11,7 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-// testGroup is a pool "w" of the cluster "c" whose new nodes get the UUIDs 1, 2, …
+// testGroup is a pool "w" of the cluster "c" whose new nodes get the UUIDs 1, 2 and so on.
 func testGroup(role record.Role, want int, hosts ...string) group {
 	pool := "w"
 	if role == record.Server {

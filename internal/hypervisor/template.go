@@ -59,6 +59,10 @@ func (f *Fleet) findTemplate(ctx context.Context, h *host, conn *libvirt.Connect
 // noTemplate says where the golden image is missing and what to do.
 func (f *Fleet) noTemplate(h *host, target *pool) error {
 	t := f.template
+	if h.name == t.Hypervisor && t.Pool == target.name {
+		return fmt.Errorf("template %q: %w in storage pool %q; upload the golden image there, or correct the provider's template",
+			t.Volume, machine.ErrNotFound, t.Pool)
+	}
 	if h.name == t.Hypervisor {
 		return fmt.Errorf("template %q: %w, neither in its storage pool %q nor in %q; upload the golden image to the former, or correct the "+
 			"provider's template", t.Volume, machine.ErrNotFound, t.Pool, target.name)

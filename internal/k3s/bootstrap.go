@@ -64,9 +64,10 @@ type Step string
 
 // The steps of the bootstrap, in their order.
 const (
-	// StepCgroup checks that the image boots with cgroup v2.
+	// StepCgroup checks that the image boots with cgroup v2, where the version of k3s needs it.
 	StepCgroup Step = "cgroup"
-	// StepDownload gets the install script. Its status is that of curl or wget, or 65 for a text that is no script.
+	// StepDownload gets the install script. Its status is that of curl or wget, 65 for a text that is no script, or 127
+	// where the image has neither program.
 	StepDownload Step = "download"
 	// StepInstall runs the install script, which downloads k3s. Its status is the script's, or 124 after 15 minutes.
 	StepInstall Step = "install"

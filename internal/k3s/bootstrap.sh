@@ -57,12 +57,12 @@ now() {
 }
 
 # retry COMMAND... runs a command until it succeeds, with pauses of 2 to 30 seconds. No attempt begins after the
-# deadline, which the steps share.
+# deadline, which the steps share, or after status 127: no wait brings a program that the image lacks.
 retry() {
 	pause=2
 	until "$@"; do
 		rc=$?
-		[ $(($(now) + pause)) -lt "$deadline" ] || return "$rc"
+		[ "$rc" -ne 127 ] && [ $(($(now) + pause)) -lt "$deadline" ] || return "$rc"
 		say "step $step: status $rc, next attempt in $pause s"
 		sleep "$pause"
 		pause=$((pause * 2))
@@ -72,8 +72,9 @@ retry() {
 
 # kubelet refuses to run on cgroup v1 from Kubernetes 1.35 on.
 check_cgroup() {
+	case $VERSION in v1.[0-9].* | v1.[12][0-9].* | v1.3[0-4].*) return ;; esac
 	[ -e "$root/sys/fs/cgroup/cgroup.controllers" ] && return
-	say "the image boots with cgroup v1, and k3s needs v2"
+	say "the image boots with cgroup v1, and k3s $VERSION needs v2"
 	return 1
 }
 
@@ -81,8 +82,11 @@ download() {
 	rm -f "$script"
 	if command -v curl >/dev/null; then
 		curl -fsSL --connect-timeout 10 --max-time 60 -o "$script" "$INSTALL_SCRIPT_URL" || return
-	else
+	elif command -v wget >/dev/null; then
 		wget -q -T 60 -O "$script" "$INSTALL_SCRIPT_URL" || return
+	else
+		say "the image has neither curl nor wget"
+		return 127
 	fi
 	# A proxy or a captive portal may answer with a page of its own.
 	first=

@@ -64,7 +64,10 @@ func (g guest) write(t *testing.T, path, content string, mode os.FileMode) {
 // env writes the bootstrap's settings, with defaults for what is not given.
 func (g guest) env(t *testing.T, b Bootstrap) {
 	t.Helper()
-	b.Instance, b.Version = instance, mustVersion(t, "v1.36.2+k3s1")
+	b.Instance = instance
+	if b.Version == (Version{}) {
+		b.Version = mustVersion(t, "v1.36.2+k3s1")
+	}
 	if b.InstallScriptURL == "" {
 		b.InstallScriptURL = "https://get.example.test/it's here?a=$HOME&b=`id`"
 	}
@@ -169,6 +172,51 @@ func TestBootstrapGivesUp(t *testing.T) {
 	const want = "sleep 2\nsleep 4\nsleep 8\nsleep 16\nsleep 30\nsleep 30\n"
 	if calls != want {
 		t.Errorf("calls\n%s\nwant\n%s", calls, want)
+	}
+}
+
+// No wait brings a program that the image lacks.
+func TestBootstrapWithoutCurlAndWget(t *testing.T) {
+	g := newGuest(t, curlOK)
+	if err := os.Remove(filepath.Join(g.bin, "curl")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mkdir", "mv", "rm"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(g.bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.env(t, Bootstrap{Role: Agent, Retry: time.Hour})
+	m, calls, _ := g.run(t, "PATH="+g.bin)
+	if want := (Marker{Instance: instance, State: MarkerFailed, Step: StepDownload, RC: 127}); m != want || calls != "" {
+		t.Errorf("marker %+v, calls\n%s", m, calls)
+	}
+	log, err := os.ReadFile(filepath.Join(g.root, LogPath))
+	if err != nil || !strings.Contains(string(log), "neither curl nor wget") {
+		t.Errorf("log\n%s, %v", log, err)
+	}
+}
+
+// Only kubelet 1.35 and later refuse cgroup v1.
+func TestBootstrapOnCgroup1(t *testing.T) {
+	for version, fails := range map[string]bool{
+		"v1.9.0+k3s1": false, "v1.29.15+k3s1": false, "v1.34.8+k3s1": false, "v1.35.0+k3s1": true, "v1.40.1+k3s1": true, "v1.100.0+k3s1": true, "v2.0.0+k3s1": true,
+	} {
+		t.Run(version, func(t *testing.T) {
+			g := newGuest(t, curlOK)
+			g.env(t, Bootstrap{Role: Agent, Version: mustVersion(t, version)})
+			g.program(t, "k3s", "echo 'k3s version "+version+" (0)'")
+			if err := os.RemoveAll(filepath.Join(g.root, "sys")); err != nil {
+				t.Fatal(err)
+			}
+			if m, _, _ := g.run(t); (m.State == MarkerFailed && m.Step == StepCgroup) != fails {
+				t.Errorf("marker %+v", m)
+			}
+		})
 	}
 }
 

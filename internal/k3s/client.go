@@ -31,10 +31,17 @@ const (
 	maxPageBytes = 64 << 20
 )
 
+// Token is a secret that GitHub grants more requests for.
+type Token struct {
+	Secret string
+	// Origin says where the user set it, as in "the environment variable GITHUB_TOKEN".
+	Origin string
+}
+
 // Client asks GitHub, or a mirror with the same API, for the releases of k3s. It is safe for concurrent use.
 type Client struct {
 	url     *url.URL
-	token   string
+	token   Token
 	http    *retryablehttp.Client
 	timeout time.Duration
 
@@ -43,15 +50,18 @@ type Client struct {
 	known *ReleaseList
 }
 
-// NewClient makes a client for the releases at a URL, DefaultReleasesURL where it is empty. With a token GitHub grants
-// more requests; it is sent to the host of that URL only. NewClient does no I/O.
-func NewClient(releasesURL, token string) (*Client, error) {
+// NewClient makes a client for the releases at a URL, DefaultReleasesURL where it is empty. The token, which may be zero,
+// is sent to the host of that URL only, and not without TLS. NewClient does no I/O.
+func NewClient(releasesURL string, token Token) (*Client, error) {
 	if releasesURL == "" {
 		releasesURL = DefaultReleasesURL
 	}
 	u, err := url.Parse(releasesURL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return nil, errors.New("the URL of the k3s releases is not an http or https URL")
+	}
+	if token.Secret != "" && u.Scheme != "https" {
+		return nil, errors.New("the token would be sent unencrypted to the http URL of the k3s releases; use https, or no token")
 	}
 	q := u.Query()
 	q.Set("per_page", "100")
@@ -66,7 +76,20 @@ func NewClient(releasesURL, token string) (*Client, error) {
 		return retryablehttp.DefaultBackoff(low, high, attempt, nil) // without the response's Retry-After
 	}
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	c.HTTPClient.CheckRedirect = redirect
 	return &Client{url: u, token: token, http: c, timeout: listTimeout, turn: make(chan struct{}, 1)}, nil
+}
+
+// redirect follows an answer to another place, where the token stays behind unless that is the same server.
+func redirect(req *http.Request, via []*http.Request) error {
+	const most = 5
+	if len(via) > most {
+		return fmt.Errorf("it redirects more than %d times", most)
+	}
+	if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+		req.Header.Del("Authorization")
+	}
+	return nil
 }
 
 // retry asks again after failures that may pass within seconds. A rate limit does not.
@@ -97,7 +120,7 @@ func (c *Client) List(ctx context.Context) (ReleaseList, error) {
 		c.known = &list
 	}
 	list := *c.known
-	list.Releases = slices.Clone(list.Releases)
+	list.Versions = slices.Clone(list.Versions)
 	return list, nil
 }
 
@@ -108,10 +131,10 @@ func (c *Client) fetch(ctx context.Context) (ReleaseList, error) {
 	list := ReleaseList{Source: SourceGitHub}
 	next := c.url
 	for page := 1; next != nil && page <= maxPages; page++ {
-		var releases []Release
+		var versions []Version
 		var err error
-		releases, next, err = c.page(ctx, next)
-		list.Releases = append(list.Releases, releases...)
+		versions, next, err = c.page(ctx, next)
+		list.Versions = append(list.Versions, versions...)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%s did not answer within %s", c.url.Host, c.timeout)
 		}
@@ -120,17 +143,17 @@ func (c *Client) fetch(ctx context.Context) (ReleaseList, error) {
 			break
 		}
 	}
-	if len(list.Releases) == 0 {
+	if len(list.Versions) == 0 {
 		return embedded(cmp.Or(list.Reason, c.url.Host+" lists no release of k3s"))
 	}
-	sortReleases(list.Releases)
+	newestFirst(list.Versions)
 	// A release published between two pages moves the last one of the first page onto the second.
-	list.Releases = slices.CompactFunc(list.Releases, func(a, b Release) bool { return a.Version == b.Version })
+	list.Versions = slices.Compact(list.Versions)
 	return list, nil
 }
 
-// page reads one page, and returns where the next one is; nil after the last. Releases beside an error are good ones.
-func (c *Client) page(ctx context.Context, u *url.URL) ([]Release, *url.URL, error) {
+// page reads one page, and returns where the next one is; nil after the last. Versions beside an error are good ones.
+func (c *Client) page(ctx context.Context, u *url.URL) ([]Version, *url.URL, error) {
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, nil, errors.New("the URL of the k3s releases cannot be asked")
@@ -138,8 +161,8 @@ func (c *Client) page(ctx context.Context, u *url.URL) ([]Release, *url.URL, err
 	req.Header.Set("Accept", "application/vnd.github+json")
 	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
 	req.Header.Set("User-Agent", "terraform-provider-cockpit")
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+	if c.token.Secret != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token.Secret)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -152,12 +175,12 @@ func (c *Client) page(ctx context.Context, u *url.URL) ([]Release, *url.URL, err
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil, c.refusal(resp)
 	}
-	releases, err := decodeReleases(io.LimitReader(resp.Body, maxPageBytes))
+	versions, err := decodeReleases(io.LimitReader(resp.Body, maxPageBytes))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s did not answer with a list of releases: %w", u.Host, err)
 	}
 	next, err := c.next(u, resp.Header)
-	return releases, next, err
+	return versions, next, err
 }
 
 // refusal says in a sentence what an answer other than 200 means.
@@ -166,14 +189,14 @@ func (c *Client) refusal(resp *http.Response) error {
 	limited := resp.StatusCode == http.StatusTooManyRequests ||
 		resp.StatusCode == http.StatusForbidden && resp.Header.Get("X-Ratelimit-Remaining") == "0"
 	switch {
-	case resp.StatusCode == http.StatusUnauthorized && c.token != "":
-		return fmt.Errorf("%s refuses the token that was given (%s): it is wrong, revoked or expired", host, resp.Status)
+	case resp.StatusCode == http.StatusUnauthorized && c.token.Secret != "":
+		return fmt.Errorf("%s refuses the token of %s (%s): it is wrong, revoked or expired", host, c.token.Origin, resp.Status)
 	case limited:
 		text := "the rate limit of " + host + " is used up"
 		if s, err := strconv.ParseInt(resp.Header.Get("X-Ratelimit-Reset"), 10, 64); err == nil {
 			text += " until " + time.Unix(s, 0).UTC().Format(time.RFC3339)
 		}
-		if c.token == "" {
+		if c.token.Secret == "" {
 			text += "; with a token it is higher"
 		}
 		return errors.New(text)
@@ -182,32 +205,19 @@ func (c *Client) refusal(resp *http.Response) error {
 }
 
 // decodeReleases reads the API's answer, without drafts and without tags that are no release of k3s.
-func decodeReleases(body io.Reader) ([]Release, error) {
+func decodeReleases(body io.Reader) ([]Version, error) {
 	var answer []struct {
-		TagName     string    `json:"tag_name"`
-		Draft       bool      `json:"draft"`
-		PublishedAt time.Time `json:"published_at"`
-		Assets      []struct {
-			Name string `json:"name"`
-		} `json:"assets"`
+		TagName string `json:"tag_name"`
+		Draft   bool   `json:"draft"`
 	}
 	if err := json.NewDecoder(body).Decode(&answer); err != nil {
 		return nil, err
 	}
-	var out []Release
+	var out []Version
 	for _, a := range answer {
-		v, err := ParseVersion(a.TagName)
-		if err != nil || a.Draft {
-			continue
+		if v, err := ParseVersion(a.TagName); err == nil && !a.Draft {
+			out = append(out, v)
 		}
-		r := Release{Version: v, PublishedAt: a.PublishedAt}
-		for _, asset := range a.Assets {
-			if arch, ok := assetArch[asset.Name]; ok {
-				r.Arches = append(r.Arches, arch)
-			}
-		}
-		slices.Sort(r.Arches)
-		out = append(out, r)
 	}
 	return out, nil
 }

@@ -27,9 +27,6 @@ type ServerConfig struct {
 	NodeName string
 	// Token is the secret of the new cluster (NewSecret).
 	Token string
-	// TLSSANs are names and addresses that the API's certificate is to be valid for, beyond those that k3s puts in by
-	// itself: the node's name and addresses, and the loopback.
-	TLSSANs []string
 }
 
 // YAML is the text of ConfigPath. It holds the token.
@@ -43,7 +40,6 @@ func (c ServerConfig) YAML() ([]byte, error) {
 	file := struct {
 		NodeName            string   `yaml:"node-name"`
 		Token               string   `yaml:"token"`
-		TLSSANs             []string `yaml:"tls-san,omitempty"`
 		KubeconfigMode      string   `yaml:"write-kubeconfig-mode"`
 		Disable             []string `yaml:"disable"`
 		LocalStoragePath    string   `yaml:"default-local-storage-path"`
@@ -51,7 +47,6 @@ func (c ServerConfig) YAML() ([]byte, error) {
 	}{
 		NodeName:         c.NodeName,
 		Token:            c.Token,
-		TLSSANs:          c.TLSSANs,
 		KubeconfigMode:   kubeconfigMode,
 		Disable:          []string{"traefik"},
 		LocalStoragePath: LocalStoragePath,

@@ -12,13 +12,9 @@ func TestServerConfig(t *testing.T) {
 		Version:  mustVersion(t, "v1.36.2+k3s1"),
 		NodeName: "prod-cp-1",
 		Token:    "5ec7e7",
-		TLSSANs:  []string{"k3s.example.test", "2001:db8::10"},
 	}
 	const want = `node-name: prod-cp-1
 token: 5ec7e7
-tls-san:
-- k3s.example.test
-- 2001:db8::10
 write-kubeconfig-mode: "0644"
 disable:
 - traefik

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Source is where a list of releases is from.
@@ -19,18 +18,9 @@ const (
 	SourceEmbedded Source = "embedded"
 )
 
-// Release is one release of k3s.
-type Release struct {
-	Version Version
-	// PublishedAt is zero where it is not known, as in the embedded list.
-	PublishedAt time.Time
-	// Arches are the architectures that there is a k3s program for, in Go's names.
-	Arches []string
-}
-
 // ReleaseList is what is known of the releases of k3s, newest version first.
 type ReleaseList struct {
-	Releases []Release
+	Versions []Version
 	Source   Source
 	// Partial: the API failed half-way, and old releases are missing.
 	Partial bool
@@ -38,67 +28,55 @@ type ReleaseList struct {
 	Reason string
 }
 
-// Contains reports whether the list has the version. That it has not proves little where the list is embedded or
-// partial.
-func (l ReleaseList) Contains(v Version) bool {
-	return slices.ContainsFunc(l.Releases, func(r Release) bool { return r.Version == v })
+// Lacks reports whether the list shows that there is no such release. An embedded or partial list shows nothing, and
+// neither does any list of what is older than its end.
+func (l ReleaseList) Lacks(v Version) bool {
+	if l.Source != SourceGitHub || l.Partial || len(l.Versions) == 0 || v.Compare(l.Versions[len(l.Versions)-1]) < 0 {
+		return false
+	}
+	return !slices.Contains(l.Versions, v)
+}
+
+// Nearest returns the two releases next to a version that is not in the list; fewer where the list is shorter.
+func (l ReleaseList) Nearest(v Version) []Version {
+	listed := Filter{Prereleases: v.Prerelease()}.Apply(l.Versions)
+	older, _ := slices.BinarySearchFunc(listed, v, func(a, b Version) int { return b.Compare(a) })
+	first := max(0, min(older-1, len(listed)-2))
+	return listed[first:min(first+2, len(listed))]
 }
 
 // Filter narrows a list of releases. Its zero value keeps every release proper.
 type Filter struct {
 	// Minor keeps one minor version, in the form of Version.Minor; empty keeps all.
 	Minor string
-	// Arch keeps releases with a program for an architecture, in the name that Go or uname has for it; empty keeps all.
-	Arch string
 	// Prereleases keeps release candidates too.
 	Prereleases bool
 }
 
-// Apply returns the releases that pass the filter, in the same order.
-func (f Filter) Apply(releases []Release) []Release {
-	arch := goArch(f.Arch)
-	var out []Release
-	for _, r := range releases {
-		switch {
-		case f.Minor != "" && r.Version.Minor() != f.Minor:
-		case arch != "" && !slices.Contains(r.Arches, arch):
-		case r.Version.Prerelease() && !f.Prereleases:
-		default:
-			out = append(out, r)
+// Apply returns the versions that pass the filter, in the same order.
+func (f Filter) Apply(versions []Version) []Version {
+	var out []Version
+	for _, v := range versions {
+		if (f.Minor == "" || v.Minor() == f.Minor) && (f.Prereleases || !v.Prerelease()) {
+			out = append(out, v)
 		}
 	}
 	return out
 }
 
-// Latest returns the newest release that is no candidate; false where there is none.
-func Latest(releases []Release) (Release, bool) {
-	var latest Release
-	found := false
-	for _, r := range releases {
-		if !r.Version.Prerelease() && (!found || r.Version.Compare(latest.Version) > 0) {
-			latest, found = r, true
-		}
+// Latest returns the newest version that is no candidate; false where there is none.
+func Latest(versions []Version) (Version, bool) {
+	proper := Filter{}.Apply(versions)
+	if len(proper) == 0 {
+		return Version{}, false
 	}
-	return latest, found
+	return slices.MaxFunc(proper, Version.Compare), true
 }
-
-// unameArch maps what uname -m says to Go's names.
-var unameArch = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armhf": "arm"}
-
-func goArch(arch string) string {
-	if goName, ok := unameArch[arch]; ok {
-		return goName
-	}
-	return arch
-}
-
-// assetArch maps the names of the programs among a release's assets to the architecture that each is for.
-var assetArch = map[string]string{"k3s": "amd64", "k3s-arm64": "arm64", "k3s-armhf": "arm", "k3s-s390x": "s390x"}
 
 //go:embed releases.txt
 var releasesText string
 
-// embedded is the list that this build knows. Every release in it has programs for these three architectures.
+// embedded is the list that this build knows.
 func embedded(reason string) (ReleaseList, error) {
 	list := ReleaseList{Source: SourceEmbedded, Reason: reason}
 	for _, tag := range strings.Fields(releasesText) {
@@ -106,12 +84,12 @@ func embedded(reason string) (ReleaseList, error) {
 		if err != nil {
 			return ReleaseList{}, fmt.Errorf("embedded list of releases: %w", err)
 		}
-		list.Releases = append(list.Releases, Release{Version: v, Arches: []string{"amd64", "arm", "arm64"}})
+		list.Versions = append(list.Versions, v)
 	}
-	sortReleases(list.Releases)
+	newestFirst(list.Versions)
 	return list, nil
 }
 
-func sortReleases(releases []Release) {
-	slices.SortStableFunc(releases, func(a, b Release) int { return b.Version.Compare(a.Version) })
+func newestFirst(versions []Version) {
+	slices.SortStableFunc(versions, func(a, b Version) int { return b.Compare(a) })
 }

@@ -39,11 +39,12 @@ var _ releases = (*k3s.Client)(nil)
 // backend is what the configured provider hands to its resources and data sources.
 type backend struct {
 	// known is false where the provider's configuration holds values that are known only during apply: then there is
-	// no engine, and nothing is asked of anybody.
+	// no engine, and no hypervisor is asked anything.
 	known    bool
 	engine   engine
-	releases releases
 	settings settings
+	// releases is nil where the place of the list is not known yet.
+	releases releases
 }
 
 // errUnknownProvider is why nothing can be asked while the provider's configuration is not known.

@@ -54,7 +54,10 @@ func TestThroughCLI(t *testing.T) {
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
 			"cockpit": func() (tfprotov6.ProviderServer, error) {
-				p := &cockpit{connect: func(s settings) (engine, releases, error) { return fake, &fakeReleases{}, nil }}
+				p := &cockpit{
+					connect: func(settings) engine { return fake },
+					list:    func(origin) (releases, error) { return &fakeReleases{}, nil },
+				}
 				return providerserver.NewProtocol6(provider.Provider(p))(), nil
 			},
 		},

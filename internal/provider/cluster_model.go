@@ -31,7 +31,7 @@ type clusterModel struct {
 }
 
 type controlPlaneModel struct {
-	NodeCount types.Int64 `tfsdk:"node_count"`
+	NodeCount types.Number `tfsdk:"node_count"`
 	shapeModel
 }
 
@@ -43,7 +43,7 @@ type conditionModel struct {
 }
 
 var controlPlaneTypes = map[string]attr.Type{
-	"node_count": types.Int64Type, "vcpus": types.Int64Type, "memory_gib": types.Int64Type, "disk_gib": types.Int64Type,
+	"node_count": types.NumberType, "vcpus": types.NumberType, "memory_gib": types.NumberType, "disk_gib": types.NumberType,
 	"storage_pool": types.StringType, "clone": types.StringType,
 }
 
@@ -52,13 +52,13 @@ func defaultControlPlane() types.Object { return controlPlaneValue(1, defaultSha
 func controlPlaneValue(servers int, s record.Shape) types.Object {
 	m := newShapeModel(s)
 	return types.ObjectValueMust(controlPlaneTypes, map[string]attr.Value{
-		"node_count": types.Int64Value(int64(servers)), "vcpus": m.VCPUs, "memory_gib": m.MemoryGiB, "disk_gib": m.DiskGiB,
+		"node_count": numberValue(servers), "vcpus": m.VCPUs, "memory_gib": m.MemoryGiB, "disk_gib": m.DiskGiB,
 		"storage_pool": m.StoragePool, "clone": m.Clone,
 	})
 }
 
 // spec is the wanted cluster, and whether all of it is known that a review looks at.
-func (m clusterModel) spec(ctx context.Context, s settings, diags *diag.Diagnostics) (cluster.Spec, bool) {
+func (m clusterModel) spec(ctx context.Context, diags *diag.Diagnostics) (cluster.Spec, bool) {
 	var cp controlPlaneModel
 	diags.Append(m.ControlPlane.As(ctx, &cp, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true, UnhandledUnknownAsEmpty: true})...)
 	var keys []types.String
@@ -66,10 +66,9 @@ func (m clusterModel) spec(ctx context.Context, s settings, diags *diag.Diagnost
 		diags.Append(m.SSHAuthorizedKeys.ElementsAs(ctx, &keys, false)...)
 	}
 	spec := cluster.Spec{
-		ID: m.ID.ValueString(), Name: m.Name.ValueString(), Servers: int(cp.NodeCount.ValueInt64()), Shape: cp.shape(),
+		ID: m.ID.ValueString(), Name: m.Name.ValueString(), Servers: integer(cp.NodeCount), Shape: cp.shape(),
 		Settings: record.Cluster{
-			K3sVersion: m.K3sVersion.ValueString(), InstallScriptURL: s.installScriptURL,
-			Network: m.Network.ValueString(), Bridge: m.Bridge.ValueString(),
+			K3sVersion: m.K3sVersion.ValueString(), Network: m.Network.ValueString(), Bridge: m.Bridge.ValueString(),
 		},
 	}
 	for _, k := range keys {
@@ -122,6 +121,14 @@ func (m *clusterModel) settle(ctx context.Context, s cluster.State, diags *diag.
 	if !planned.Nodes.IsUnknown() {
 		m.Status, m.Conditions, m.Nodes = planned.Status, planned.Conditions, planned.Nodes
 	}
+}
+
+// same reports whether an update from a state to the plan has nothing to do outside the state. What is planned to stay is
+// known in the plan.
+func (m clusterModel) same(before clusterModel) bool {
+	keys := m.SSHAuthorizedKeys.Equal(before.SSHAuthorizedKeys) ||
+		known(m.SSHAuthorizedKeys) && len(m.SSHAuthorizedKeys.Elements()) == 0 && len(before.SSHAuthorizedKeys.Elements()) == 0
+	return keys && known(m.Nodes, m.Endpoint)
 }
 
 func conditionsValue(ctx context.Context, conditions []cluster.Condition, diags *diag.Diagnostics) types.List {

@@ -2,8 +2,8 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
@@ -22,11 +23,6 @@ var clusterPaths = map[machine.Field]path.Path{
 	machine.FieldStoragePool: path.Root("control_plane").AtName("storage_pool"),
 	machine.FieldDisk:        path.Root("control_plane").AtName("disk_gib"),
 }
-
-// replacedKey keeps the id of the cluster that a plan is about in the private data of that plan. Terraform plans a
-// replacement twice, first as a change of what exists and then as a create without a prior state, and hands the private
-// data of the first plan to the second: that is how the second knows that the namesake on the hypervisors goes first.
-const replacedKey = "cluster_id"
 
 // ModifyPlan reviews the plan against the hypervisors, and plans what heals a cluster that has drifted.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
@@ -45,9 +41,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if id, err := json.Marshal(state.ID.ValueString()); err == nil {
-		resp.Diagnostics.Append(resp.Private.SetKey(ctx, replacedKey, id)...)
-	}
+	markReplaced(ctx, resp.Private, state.ID.ValueString(), &resp.Diagnostics)
 	if plan.replaces(state) {
 		return // Terraform plans the replacement as a create of its own.
 	}
@@ -55,26 +49,46 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 }
 
 func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	id, d := req.Private.GetKey(ctx, replacedKey)
-	resp.Diagnostics.Append(d...)
-	var replaced string
-	if id != nil && json.Unmarshal(id, &replaced) == nil {
-		plan.ID = types.StringValue(replaced)
+	if id := replaced(ctx, req.Private, &resp.Diagnostics); id != "" {
+		plan.ID = types.StringValue(id)
 	}
-	r.review(ctx, task{"create", theCluster, plan.Name.ValueString()}, plan, nil, &resp.Diagnostics)
+	create := task{"create", theCluster, plan.Name.ValueString()}
+	if r.backend.hasTemplate(create, &resp.Diagnostics) {
+		r.review(ctx, create, plan, nil, &resp.Diagnostics)
+	}
+	r.lookUp(ctx, plan.K3sVersion, &resp.Diagnostics)
+}
+
+// lookUp warns of a version that the list of releases has not. It asks for the list once in the life of the provider,
+// within the bounds of the list's client.
+func (r *clusterResource) lookUp(ctx context.Context, version types.String, diags *diag.Diagnostics) {
+	v, err := k3s.ParseVersion(version.ValueString())
+	if err != nil || r.backend == nil || r.backend.releases == nil {
+		return // It is not known yet, or its validator has told what is wrong with it.
+	}
+	list, err := r.backend.releases.List(ctx)
+	if err != nil || !list.Lacks(v) {
+		return
+	}
+	nearest := make([]string, 0, 2)
+	for _, n := range list.Nearest(v) {
+		nearest = append(nearest, n.String())
+	}
+	diags.AddAttributeWarning(path.Root("k3s_version"), fmt.Sprintf("The list of k3s releases has no %s", v),
+		"The nodes could not download it. The nearest in the list: "+strings.Join(nearest, ", ")+".")
 }
 
 func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterModel, resp *resource.ModifyPlanResponse) {
 	name := state.Name.ValueString()
 	if known(plan.K3sVersion) && !plan.K3sVersion.Equal(state.K3sVersion) {
 		task{"change", "k3s_version of cluster", name}.failAt(&resp.Diagnostics, path.Root("k3s_version"), &cluster.Failure{
-			Err:    fmt.Errorf("the cluster runs %s, and this version of the provider does not change the version of a cluster that exists", state.K3sVersion.ValueString()),
+			Err:    fmt.Errorf("the cluster was made with %s, and this version of the provider does not change the version of a cluster that exists", state.K3sVersion.ValueString()),
 			Remedy: "set k3s_version to " + state.K3sVersion.ValueString() + ", or make a cluster of another name with the new version.",
 		})
 		return
 	}
 	nodes := nodesOf(ctx, state.Nodes, &resp.Diagnostics)
-	drifted := drift(nodes, 1)
+	drifted := drift(nodes, 1, 1)
 	if len(drifted) == 0 {
 		plan.keep(state)
 	} else {
@@ -94,14 +108,17 @@ func (r *clusterResource) review(ctx context.Context, t task, plan clusterModel,
 	if r.backend == nil || !r.backend.known {
 		return
 	}
-	spec, complete := plan.spec(ctx, r.backend.settings, diags)
-	if !r.backend.hasTemplate(t, diags) || !complete || diags.HasError() {
+	spec, complete := plan.spec(ctx, diags)
+	if !complete || diags.HasError() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
 	defer cancel()
 	problems, err := r.backend.engine.CheckCluster(ctx, spec, prior)
-	report(t, problems, err, clusterPaths, diags)
+	if err != nil {
+		t.fail(diags, err)
+	}
+	report(t, problems, clusterPaths, diags)
 }
 
 // replaces reports whether the plan replaces the cluster of the state.

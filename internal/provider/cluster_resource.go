@@ -41,7 +41,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	timeout, d := m.Timeouts.Create(ctx, cluster.DefaultCreateTimeout)
 	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, r.backend.settings, &resp.Diagnostics)
+	spec, _ := m.spec(ctx, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
 	timeout, d := m.Timeouts.Read(ctx, cluster.DefaultReadTimeout)
 	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, r.backend.settings, &resp.Diagnostics)
+	spec, _ := m.spec(ctx, &resp.Diagnostics)
 	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -95,13 +95,20 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	var m, before clusterModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if m.same(before) { // Only the timeouts have changed.
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
 	update := task{"update", theCluster, m.Name.ValueString()}
 	if !r.backend.ready(update, &resp.Diagnostics) {
 		return
 	}
 	timeout, d := m.Timeouts.Update(ctx, cluster.DefaultUpdateTimeout)
 	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, r.backend.settings, &resp.Diagnostics)
+	spec, _ := m.spec(ctx, &resp.Diagnostics)
 	prior := nodesOf(ctx, before.Nodes, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
@@ -133,7 +140,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	timeout, d := m.Timeouts.Delete(ctx, cluster.DefaultDeleteTimeout)
 	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, r.backend.settings, &resp.Diagnostics)
+	spec, _ := m.spec(ctx, &resp.Diagnostics)
 	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return

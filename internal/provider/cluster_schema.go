@@ -3,16 +3,16 @@ package provider
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -70,7 +70,7 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Public SSH keys, lines of an `authorized_keys` file, for the image's default user. " + inPlace +
 					" Nodes made from then on have the new keys.",
-				Validators: []validator.List{listvalidator.ValueStringsAre(publicKeyForm())},
+				Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(publicKeyForm())},
 			},
 			"timeouts": timeoutsAttribute(ctx),
 			"id": schema.StringAttribute{
@@ -99,10 +99,10 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 func controlPlaneAttribute() schema.SingleNestedAttribute {
 	attributes := shapeAttributes(replacesCluster)
-	attributes["node_count"] = schema.Int64Attribute{
-		Optional: true, Computed: true, Default: int64default.StaticInt64(1),
+	attributes["node_count"] = schema.NumberAttribute{
+		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),
 		MarkdownDescription: "Number of servers; `1` is the only value. Default `1`.",
-		Validators:          []validator.Int64{int64validator.OneOf(1)},
+		Validators:          []validator.Number{wholeNumber{1, 1}},
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true, Computed: true,
@@ -139,6 +139,12 @@ func timeoutsAttribute(ctx context.Context) schema.Attribute {
 	nested, ok := a.(schema.SingleNestedAttribute)
 	if !ok {
 		return a
+	}
+	for name, a := range nested.Attributes {
+		if text, ok := a.(schema.StringAttribute); ok {
+			text.Validators = []validator.String{timeoutForm()}
+			nested.Attributes[name] = text
+		}
 	}
 	nested.MarkdownDescription = "How long operations may take, as texts such as `90m` or `1h30m`. " + inPlace
 	return nested

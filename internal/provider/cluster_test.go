@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
@@ -21,7 +22,7 @@ func TestClusterLife(t *testing.T) {
 	spec := w.engine.lastSpec
 	want := cluster.Spec{
 		ID: spec.ID, Name: "prod", Servers: 1,
-		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", InstallScriptURL: "https://get.k3s.io", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
+		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
 		Shape:    record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
 	}
 	if fmt.Sprint(spec) != fmt.Sprint(want) {
@@ -90,7 +91,7 @@ func TestClusterPlanPutsProblemsOnAttributes(t *testing.T) {
 		"bridge": {someTemplate(), with(clusterConfig(), object{"bridge": "br0"}),
 			cluster.Problem{Field: machine.FieldBridge, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at bridge: "}},
 		"storage pool": {someTemplate(), clusterConfig(),
-			cluster.Problem{Field: machine.FieldStoragePool, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at control_plane.storage_pool: "}},
+			cluster.Problem{Field: machine.FieldStoragePool, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at control_plane.storage_pool: ", "The attribute is control_plane.storage_pool."}},
 		"disk": {someTemplate(), clusterConfig(),
 			cluster.Problem{Field: machine.FieldDisk, Hypervisor: "hv-a", Err: errors.New("smaller than the template")}, []string{"error at control_plane.disk_gib: "}},
 		"foreign VM of the name": {someTemplate(), clusterConfig(),
@@ -103,7 +104,7 @@ func TestClusterPlanPutsProblemsOnAttributes(t *testing.T) {
 			[]string{`error at : Unable to create cluster "prod"`, `provider "cockpit" block`}},
 		"hypervisor that does not answer": {someTemplate(), clusterConfig(),
 			cluster.Problem{Field: machine.FieldHypervisor, Hypervisor: "hv-a", Err: fmt.Errorf("dial: %w", machine.ErrUnreachable)},
-			[]string{`warning at : The plan of cluster "prod" is not reviewed`, `Hypervisor "hv-a": dial`, "during the apply"}},
+			[]string{`warning at : The plan of cluster "prod" could not be checked against hypervisor "hv-a"`, `Hypervisor "hv-a": dial`, "during the apply"}},
 		"no template": {object{}, clusterConfig(), cluster.Problem{},
 			[]string{`error at : Unable to create cluster "prod"`, "names no template", "What to do: ", `provider "cockpit" block`}},
 	} {
@@ -178,9 +179,76 @@ func TestClusterVersionChangeIsAnError(t *testing.T) {
 	w := newWorld(t, someTemplate())
 	state := w.create(clusterType, clusterConfig())
 	p := w.plan(clusterType, state, with(clusterConfig(), object{"k3s_version": "v1.36.2+k3s1"}))
-	wantDiags(t, p.diags, `error at k3s_version: Unable to change k3s_version of cluster "prod"`, "runs v1.36.1+k3s1", "What to do: ")
+	wantDiags(t, p.diags, `error at k3s_version: Unable to change k3s_version of cluster "prod"`, "was made with v1.36.1+k3s1", "What to do: ")
 	if len(p.replaces) > 0 {
 		t.Errorf("the plan replaces the cluster because of %v", p.replaces)
+	}
+}
+
+func TestClusterPlanLooksTheVersionUp(t *testing.T) {
+	known := releaseList(t, "v1.36.2+k3s1", "v1.36.1+k3s1", "v1.35.5+k3s1")
+	embedded := known
+	embedded.Source = k3s.SourceEmbedded
+	for name, tt := range map[string]struct {
+		list    k3s.ReleaseList
+		err     error
+		version any
+		want    []string
+	}{
+		"listed": {known, nil, "v1.36.1+k3s1", nil},
+		"not listed": {known, nil, "v1.36.1+k3s7",
+			[]string{"warning at k3s_version: The list of k3s releases has no v1.36.1+k3s7", "v1.36.2+k3s1, v1.36.1+k3s1."}},
+		"unknown":            {known, nil, unknown, nil},
+		"only embedded list": {embedded, nil, "v1.36.1+k3s7", nil},
+		"no list":            {known, context.Canceled, "v1.36.1+k3s7", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			w.releases.list, w.releases.err = tt.list, tt.err
+			wantDiags(t, w.plan(clusterType, nil, with(clusterConfig(), object{"k3s_version": tt.version})).diags, tt.want...)
+		})
+	}
+	t.Run("and not for a cluster that exists", func(t *testing.T) {
+		w := newWorld(t, someTemplate())
+		config := with(clusterConfig(), object{"k3s_version": "v1.36.1+k3s7"})
+		state := w.create(clusterType, config)
+		w.releases.list = known
+		wantDiags(t, w.plan(clusterType, state, config).diags)
+	})
+}
+
+// What has no meaning outside the state touches nothing outside it.
+func TestClusterUpdateOfTheStateOnly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, after object
+		applies       bool
+	}{
+		"timeouts":         {object{}, object{"timeouts": object{"create": "2h"}}, false},
+		"no timeouts":      {object{"timeouts": object{"create": "2h"}}, object{}, false},
+		"an empty list":    {object{}, object{"ssh_authorized_keys": []any{}}, false},
+		"no list":          {object{"ssh_authorized_keys": []any{}}, object{}, false},
+		"unknown keys":     {object{}, object{"ssh_authorized_keys": unknown}, true},
+		"keys":             {object{}, object{"ssh_authorized_keys": []any{sshKey}}, true},
+		"no keys any more": {object{"ssh_authorized_keys": []any{sshKey}}, object{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, someTemplate())
+			state := w.create(clusterType, with(clusterConfig(), tt.before))
+			config := with(clusterConfig(), tt.after)
+			p := w.plan(clusterType, state, config)
+			w.engine.calls = nil
+			if tt.after["ssh_authorized_keys"] == any(unknown) {
+				p.state["ssh_authorized_keys"] = []any{sshKey} // known by the time of the apply
+			}
+			state, diags := w.apply(clusterType, state, config, p)
+			wantDiags(t, diags)
+			if applies := len(w.engine.calls) > 0; applies != tt.applies {
+				t.Errorf("the engine was asked %v", w.engine.calls)
+			}
+			if p.action(state) != "no-op" {
+				t.Errorf("the state is not what was planned: %v", state)
+			}
+		})
 	}
 }
 
@@ -211,9 +279,9 @@ func TestClusterDrift(t *testing.T) {
 		open    string
 		warning []string
 	}{
-		"missing":   {cluster.NodeMissing, "endpoint status conditions nodes", []string{`warning at : Cluster "prod" has drifted`, "prod-cp-1", `"default" is missing`, "a new node is made"}},
+		"missing":   {cluster.NodeMissing, "endpoint status conditions nodes", []string{`warning at : Cluster "prod" has drifted`, "prod-cp-1", `"default" is missing`, "what is left of it is removed, and a new node is made\n"}},
 		"creating":  {cluster.NodeCreating, "endpoint status conditions nodes", []string{"prod-cp-1", "is creating"}},
-		"stopped":   {cluster.NodeStopped, "status conditions nodes", []string{"prod-cp-1", "is stopped", "it is started"}},
+		"stopped":   {cluster.NodeStopped, "status conditions nodes", []string{"prod-cp-1", "is stopped: it is started\n"}},
 		"not ready": {cluster.NodeNotReady, "", nil},
 		"unknown":   {cluster.NodeUnknown, "", nil},
 	} {
@@ -271,7 +339,7 @@ func TestClusterCreateFailsBeforeAnythingExists(t *testing.T) {
 	p := w.plan(clusterType, nil, clusterConfig())
 	w.engine.err, w.engine.nodes = errors.New("no hypervisor answers"), cluster.Nodes{}
 	state, diags := w.apply(clusterType, nil, clusterConfig(), p)
-	wantDiags(t, diags, `Unable to create cluster "prod"`, "No hypervisor answers.", "Nothing is left")
+	wantDiags(t, diags, `Unable to create cluster "prod"`, "No hypervisor answers.", "Nothing was made")
 	if state != nil {
 		t.Errorf("state: got %v, want none, so that nothing is tainted", state)
 	}
@@ -335,7 +403,7 @@ func TestClusterImport(t *testing.T) {
 	})
 	w.engine.cluster = cluster.Spec{
 		ID: clusterID, Name: "prod", Servers: 1,
-		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", InstallScriptURL: "http://old", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey}},
+		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey}},
 		Shape:    record.Shape{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 20, StoragePool: "ssd", Clone: record.Full},
 	}
 	state, diags := w.importState(clusterType, "prod")

@@ -2,9 +2,11 @@ package provider
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 )
 
 func TestConfigure(t *testing.T) {
@@ -12,35 +14,44 @@ func TestConfigure(t *testing.T) {
 		config object
 		env    map[string]string
 		want   settings
+		origin origin
 	}{
 		"defaults": {object{}, nil, settings{
 			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
-		}},
+		}, origin{}},
 		"environment": {object{}, map[string]string{envURI: "qemu+ssh://hv/system", envGitHub: "t0ken"}, settings{
 			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu+ssh://hv/system", Schedulable: true}},
-			installScriptURL: "https://get.k3s.io", parallelism: 4, githubToken: "t0ken",
-		}},
+			installScriptURL: "https://get.k3s.io", parallelism: 4,
+		}, origin{token: k3s.Token{Secret: "t0ken", Origin: "the environment variable GITHUB_TOKEN"}}},
 		"everything": {object{
 			"hypervisors": object{
 				"hv-a": object{"uri": "qemu+ssh://hv-a/system", "virt_type": "qemu", "schedulable": false},
 				"hv-b": object{"uri": "qemu+ssh://hv-b/system"},
 			},
 			"template":    object{"hypervisor": "hv-a", "pool": "templates", "volume": "v.qcow2"},
-			"k3s":         object{"install_script_url": "http://mirror/k3s.sh", "releases_url": "http://mirror/releases", "github_token": "own"},
+			"k3s":         object{"install_script_url": "http://mirror/k3s.sh", "releases_url": "https://mirror/releases", "github_token": "own"},
 			"parallelism": 2,
 		}, map[string]string{envURI: "qemu+ssh://hv/system", envGitHub: "t0ken"}, settings{
 			hypervisors: map[string]hypervisor.Config{
 				"hv-a": {URI: "qemu+ssh://hv-a/system", VirtType: "qemu"}, "hv-b": {URI: "qemu+ssh://hv-b/system", Schedulable: true},
 			},
 			template:         &hypervisor.TemplateRef{Hypervisor: "hv-a", Pool: "templates", Volume: "v.qcow2"},
-			installScriptURL: "http://mirror/k3s.sh", releasesURL: "http://mirror/releases", githubToken: "own", parallelism: 2,
-		}},
+			installScriptURL: "http://mirror/k3s.sh", parallelism: 2,
+		}, origin{url: "https://mirror/releases", token: k3s.Token{Secret: "own", Origin: "the provider's k3s.github_token"}}},
 		"template of the only hypervisor": {someTemplate(), nil, settings{
 			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
 			template:         &hypervisor.TemplateRef{Hypervisor: "default", Pool: "templates", Volume: "debian.qcow2"},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
-		}},
+		}, origin{}},
+		"the environment's token is not for another server": {object{"k3s": object{"releases_url": "https://mirror/releases"}}, map[string]string{envGitHub: "t0ken"}, settings{
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			installScriptURL: "https://get.k3s.io", parallelism: 4,
+		}, origin{url: "https://mirror/releases"}},
+		"a mirror without TLS": {object{"k3s": object{"releases_url": "http://mirror/releases"}}, map[string]string{envGitHub: "t0ken"}, settings{
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			installScriptURL: "https://get.k3s.io", parallelism: 4,
+		}, origin{url: "http://mirror/releases"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, object{})
@@ -51,6 +62,9 @@ func TestConfigure(t *testing.T) {
 			wantDiags(t, w.configure(tt.config))
 			if !reflect.DeepEqual(w.engine.settings, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", w.engine.settings, tt.want)
+			}
+			if w.releases.origin != tt.origin {
+				t.Errorf("got  %+v\nwant %+v", w.releases.origin, tt.origin)
 			}
 		})
 	}
@@ -77,21 +91,30 @@ func TestConfigureRefuses(t *testing.T) {
 		},
 		"bad URI": {
 			object{"hypervisors": object{"hv-a": object{"uri": "root@hv-a"}}}, nil,
-			[]string{"error at hypervisors.hv-a.uri: Unable to use hypervisor URI", "qemu+ssh://root@hv-a/system"},
+			[]string{"error at hypervisors.hv-a.uri: Unable to use hypervisor URI", "qemu+ssh://root@hv-a/system", `The attribute is hypervisors["hv-a"].uri.`},
 		},
-		"bad name":          {object{"hypervisors": object{"hv a": object{"uri": "qemu:///system"}}}, nil, []string{"error at hypervisors.hv a: "}},
+		"bad name": {object{"hypervisors": object{"hv a": object{"uri": "qemu:///system"}}}, nil, []string{`error at hypervisors.hv a: Unable to use hypervisor name "hv a"`, "It has to be of letters"}},
+		"null for a hypervisor": {object{"hypervisors": object{"a": nil}}, nil,
+			[]string{`error at hypervisors.a: Unable to use element "a"`, "It is null; leave it out"}},
 		"no hypervisor":     {object{"hypervisors": object{}}, nil, []string{"error at hypervisors: "}},
 		"unknown virt_type": {object{"hypervisors": object{"a": object{"uri": "qemu:///system", "virt_type": "xen"}}}, nil, []string{"error at hypervisors.a.virt_type: "}},
-		"parallelism":       {object{"parallelism": 17}, nil, []string{"error at parallelism: "}},
+		"parallelism":       {object{"parallelism": 17}, nil, []string{`error at parallelism: Unable to use parallelism "17"`, "It has to be a whole number from 1 to 16."}},
+		"half a node":       {object{"parallelism": 1.5}, nil, []string{`error at parallelism: Unable to use parallelism "1.5"`, "It has to be a whole number from 1 to 16."}},
 		"URL without scheme": {object{"k3s": object{"install_script_url": "get.k3s.io"}}, nil,
-			[]string{"error at k3s.install_script_url: "}},
+			[]string{"error at k3s.install_script_url: Unable to use URL\n", "It has to begin with https:// or http:// and a host.", "k3s.install_script_url"}},
+		"token without TLS": {object{"k3s": object{"releases_url": "http://mirror/releases", "github_token": "s3cr3t"}}, nil,
+			[]string{"error at k3s.github_token: Unable to use k3s.github_token\n", "unencrypted to releases_url", "What to do: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, object{})
 			for name, value := range tt.env {
 				t.Setenv(name, value)
 			}
-			wantDiags(t, w.validateProvider(tt.config), tt.want...)
+			diags := w.validateProvider(tt.config)
+			wantDiags(t, diags, tt.want...)
+			if text := render(diags); len(diags) > 1 || strings.Contains(text, "s3cr3t") || strings.Contains(text, "types.") {
+				t.Errorf("want one diagnostic, without a secret and without types of Go:\n%s", text)
+			}
 		})
 	}
 }
@@ -124,6 +147,28 @@ func TestUnknownProviderConfiguration(t *testing.T) {
 			if len(w.engine.calls) > 0 {
 				t.Errorf("the engine was asked: %v", w.engine.calls)
 			}
+		})
+	}
+}
+
+// The list of releases needs no hypervisor.
+func TestVersionsWhileProviderIsUnknown(t *testing.T) {
+	uri := object{"hypervisors": object{"a": object{"uri": unknown}}}
+	for name, tt := range map[string]struct {
+		k3s  any
+		want []string
+	}{
+		"nothing of k3s":   {nil, nil},
+		"a known mirror":   {object{"releases_url": "https://mirror/releases"}, nil},
+		"an unknown URL":   {object{"releases_url": unknown}, []string{"Unable to list k3s versions", "not known yet"}},
+		"an unknown token": {object{"github_token": unknown}, []string{"Unable to list k3s versions", "not known yet"}},
+		"all unknown":      {unknown, []string{"Unable to list k3s versions", "not known yet"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, with(uri, object{"k3s": tt.k3s}))
+			w.releases.list = releaseList(t, "v1.36.1+k3s1")
+			_, diags := w.data("cockpit_k3s_versions", object{})
+			wantDiags(t, diags, tt.want...)
 		})
 	}
 }

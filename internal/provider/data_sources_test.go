@@ -32,8 +32,8 @@ func TestKubeconfig(t *testing.T) {
 		left time.Duration
 		want string
 	}{
-		{10*24*time.Hour + time.Hour, `The client certificate of cluster "prod" ends on `},
-		{-time.Hour, `The client certificate of cluster "prod" has ended on `},
+		{10*24*time.Hour + time.Hour, `The client certificate of cluster "prod" expires on `},
+		{-time.Hour, `The client certificate of cluster "prod" expired on `},
 	} {
 		w.engine.kube.ExpiresAt = time.Now().Add(tt.left)
 		got, diags = w.data("cockpit_kubeconfig", object{"cluster_id": clusterID})
@@ -48,22 +48,25 @@ func TestKubeconfig(t *testing.T) {
 	wantDiags(t, diags, `Unable to read kubeconfig of cluster "`+clusterID, "Server prod-cp-1 is stopped.", "-target")
 }
 
-func TestVersions(t *testing.T) {
-	list := func(tags ...string) k3s.ReleaseList {
-		l := k3s.ReleaseList{Source: k3s.SourceGitHub}
-		for _, tag := range tags {
-			v, err := k3s.ParseVersion(tag)
-			if err != nil {
-				t.Fatal(err)
-			}
-			l.Releases = append(l.Releases, k3s.Release{Version: v})
+// releaseList is what GitHub would answer.
+func releaseList(t *testing.T, tags ...string) k3s.ReleaseList {
+	t.Helper()
+	l := k3s.ReleaseList{Source: k3s.SourceGitHub}
+	for _, tag := range tags {
+		v, err := k3s.ParseVersion(tag)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return l
+		l.Versions = append(l.Versions, v)
 	}
-	full := list("v1.37.0-rc1+k3s1", "v1.36.1+k3s1", "v1.36.0+k3s1", "v1.35.5+k3s1")
-	embedded := list("v1.36.1+k3s1")
+	return l
+}
+
+func TestVersions(t *testing.T) {
+	full := releaseList(t, "v1.37.0-rc1+k3s1", "v1.36.1+k3s1", "v1.36.0+k3s1", "v1.35.5+k3s1")
+	embedded := releaseList(t, "v1.36.1+k3s1")
 	embedded.Source, embedded.Reason = k3s.SourceEmbedded, "the rate limit is used up"
-	partial := list("v1.36.1+k3s1")
+	partial := releaseList(t, "v1.36.1+k3s1")
 	partial.Partial, partial.Reason = true, "api.github.com answered 502"
 
 	for name, tt := range map[string]struct {
@@ -96,6 +99,9 @@ func TestVersions(t *testing.T) {
 		w := newWorld(t, object{})
 		w.releases.list = full
 		_, diags := w.data("cockpit_k3s_versions", object{"minor": "1.20"})
-		wantDiags(t, diags, `Unable to list k3s versions "1.20"`, "None of the 4")
+		wantDiags(t, diags, `Unable to list k3s versions "1.20"`, "The list has no release of k3s 1.20.")
+		w.releases.list = embedded
+		_, diags = w.data("cockpit_k3s_versions", object{"minor": "v1.99"})
+		wantDiags(t, diags, `Unable to list k3s versions "v1.99"`, "The list that came with the provider has no release of k3s 1.99.")
 	})
 }

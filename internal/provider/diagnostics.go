@@ -38,9 +38,14 @@ func (t task) fail(diags *diag.Diagnostics, err error, advice ...string) {
 	diags.AddError(t.String(), paragraphs(append([]string{cluster.Explain(err)}, advice...)...))
 }
 
-// failAt adds the task's failure at the attribute that causes it.
+// failAt adds the task's failure at the attribute that causes it. A nested attribute is named in the text, since Terraform
+// shows no line of the configuration for it.
 func (t task) failAt(diags *diag.Diagnostics, p path.Path, err error) {
-	diags.AddAttributeError(p, t.String(), cluster.Explain(err))
+	var where string
+	if len(p.Steps()) > 1 {
+		where = fmt.Sprintf("The attribute is %s.", p)
+	}
+	diags.AddAttributeError(p, t.String(), paragraphs(cluster.Explain(err), where))
 }
 
 // paragraphs joins texts, of which empty ones are left out.
@@ -59,7 +64,7 @@ func timeoutAdvice(ctx context.Context, operation string, timeout time.Duration)
 // resumeAdvice tells how to go on after a create that failed. Terraform taints what it could not create to the end.
 func resumeAdvice(nodes cluster.Nodes) string {
 	if len(nodes) == 0 {
-		return "Nothing is left of it; apply again when the cause is mended."
+		return "Nothing was made; apply again when the cause is mended."
 	}
 	return fmt.Sprintf("What exists is kept in the state: %s. Terraform has marked it as tainted, so that the next apply would delete it and begin anew. "+
 		"To go on where this one stopped, mend the cause, run `terraform untaint` with the address above, and apply again.", describe(nodes))

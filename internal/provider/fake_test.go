@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,13 +49,13 @@ func (e *fakeEngine) note(ctx context.Context, call string, prior cluster.Nodes)
 func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) ([]cluster.Problem, error) {
 	e.note(ctx, "check cluster", prior)
 	e.lastSpec = spec
-	return e.problems, nil
+	return slices.Clone(e.problems), nil
 }
 
 func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) ([]cluster.Problem, error) {
 	e.note(ctx, "check pool", prior)
 	e.lastPool = spec
-	return e.problems, nil
+	return slices.Clone(e.problems), nil
 }
 
 func (e *fakeEngine) FindCluster(ctx context.Context, idOrName string) (cluster.Spec, error) {
@@ -165,8 +166,9 @@ func but(nodes cluster.Nodes, name string, state cluster.NodeState) cluster.Node
 }
 
 type fakeReleases struct {
-	list k3s.ReleaseList
-	err  error
+	origin origin
+	list   k3s.ReleaseList
+	err    error
 }
 
 func (r *fakeReleases) List(context.Context) (k3s.ReleaseList, error) { return r.list, r.err }

@@ -48,10 +48,17 @@ func newWorld(t *testing.T, config object) *world {
 	t.Setenv(envURI, "")
 	t.Setenv(envGitHub, "")
 	w := &world{t: t, engine: &fakeEngine{}, releases: &fakeReleases{}}
-	p := &cockpit{version: "test", connect: func(s settings) (engine, releases, error) {
-		w.engine.settings = s
-		return w.engine, w.releases, nil
-	}}
+	p := &cockpit{
+		version: "test",
+		connect: func(s settings) engine {
+			w.engine.settings = s
+			return w.engine
+		},
+		list: func(o origin) (releases, error) {
+			w.releases.origin = o
+			return w.releases, nil
+		},
+	}
 	w.server = providerserver.NewProtocol6(provider.Provider(p))()
 	var err error
 	w.schemas, err = w.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})

@@ -111,9 +111,9 @@ const kubeconfigAdvice = "If the cluster itself has to be mended first, apply it
 
 func expiryText(name string, end time.Time, left time.Duration) string {
 	if left <= 0 {
-		return fmt.Sprintf("The client certificate of cluster %q has ended on %s", name, end.Format(time.DateOnly))
+		return fmt.Sprintf("The client certificate of cluster %q expired on %s", name, end.Format(time.DateOnly))
 	}
-	return fmt.Sprintf("The client certificate of cluster %q ends on %s, in %d days", name, end.Format(time.DateOnly), int(left.Hours()/24))
+	return fmt.Sprintf("The client certificate of cluster %q expires on %s, in %d days", name, end.Format(time.DateOnly), int(left.Hours()/24))
 }
 
 func (m *kubeconfigModel) set(name string, k k3s.Kubeconfig) {

@@ -62,10 +62,11 @@ func nodesValue(ctx context.Context, nodes cluster.Nodes, diags *diag.Diagnostic
 	return value
 }
 
-// nodesOf reads the nodes of a state; there are none where the value is null or unknown.
+// nodesOf reads the nodes of a state; there are none where the value is null or unknown. They are never nil, which to the
+// engine means that all nodes are new.
 func nodesOf(ctx context.Context, value types.Map, diags *diag.Diagnostics) cluster.Nodes {
 	if value.IsNull() || value.IsUnknown() {
-		return nil
+		return cluster.Nodes{}
 	}
 	var models map[string]nodeModel
 	diags.Append(value.ElementsAs(ctx, &models, false)...)

@@ -14,7 +14,7 @@ import (
 type poolModel struct {
 	ClusterID types.String `tfsdk:"cluster_id"`
 	Name      types.String `tfsdk:"name"`
-	NodeCount types.Int64  `tfsdk:"node_count"`
+	NodeCount types.Number `tfsdk:"node_count"`
 	shapeModel
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
 
@@ -25,14 +25,14 @@ type poolModel struct {
 // spec is the wanted pool, and whether all of it is known that a review looks at; that is not the cluster's id.
 func (m poolModel) spec() (cluster.PoolSpec, bool) {
 	return cluster.PoolSpec{
-		ClusterID: m.ClusterID.ValueString(), Name: m.Name.ValueString(), Nodes: int(m.NodeCount.ValueInt64()), Shape: m.shape(),
+		ClusterID: m.ClusterID.ValueString(), Name: m.Name.ValueString(), Nodes: integer(m.NodeCount), Shape: m.shape(),
 	}, known(m.Name, m.NodeCount) && m.known()
 }
 
 // setSpec takes over what the records of the pool say of it.
 func (m *poolModel) setSpec(spec cluster.PoolSpec) {
 	m.ClusterID, m.Name = types.StringValue(spec.ClusterID), types.StringValue(spec.Name)
-	m.NodeCount, m.shapeModel = types.Int64Value(int64(spec.Nodes)), newShapeModel(spec.Shape)
+	m.NodeCount, m.shapeModel = numberValue(spec.Nodes), newShapeModel(spec.Shape)
 	m.ID = poolID(m.ClusterID, m.Name)
 }
 

@@ -93,6 +93,13 @@ func (r *poolResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	var m, before poolModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if known(m.Nodes) { // Only the timeouts have changed.
+		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		return
+	}
 	update := task{"update", thePool, m.Name.ValueString()}
 	if !r.backend.ready(update, &resp.Diagnostics) {
 		return
@@ -107,12 +114,8 @@ func (r *poolResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	opCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	state, err := r.backend.engine.ApplyPool(opCtx, spec, prior, cluster.WaitsWithin(timeout))
-	if err != nil || m.Nodes.IsUnknown() {
-		if m.Nodes.IsUnknown() {
-			m.Nodes = before.Nodes
-		}
-		m.setNodes(ctx, state.Nodes, &resp.Diagnostics)
-	}
+	m.Nodes = before.Nodes
+	m.setNodes(ctx, state.Nodes, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 	if err != nil {
 		update.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "update", timeout), resumeUpdate)

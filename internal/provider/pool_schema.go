@@ -3,11 +3,11 @@ package provider
 import (
 	"context"
 	"fmt"
+	"math/big"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -29,11 +29,11 @@ func (r *poolResource) Schema(ctx context.Context, _ resource.SchemaRequest, res
 		Validators:    []validator.String{poolNameForm()},
 		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
-	attributes["node_count"] = schema.Int64Attribute{
-		Optional: true, Computed: true, Default: int64default.StaticInt64(3),
+	attributes["node_count"] = schema.NumberAttribute{
+		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(3)),
 		MarkdownDescription: fmt.Sprintf("Number of nodes, 0 to %d. Default `3`. %s Nodes that do not run or are not ready go first, "+
 			"then those with the highest number.", maxNodeCount, inPlace),
-		Validators: []validator.Int64{int64validator.Between(0, maxNodeCount)},
+		Validators: []validator.Number{wholeNumber{0, maxNodeCount}},
 	}
 	attributes["timeouts"] = timeoutsAttribute(ctx)
 	attributes["id"] = schema.StringAttribute{

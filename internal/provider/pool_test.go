@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
@@ -82,7 +83,31 @@ func TestPoolPlan(t *testing.T) {
 		wantDiags(t, w.plan(poolType, nil, with(poolConfig(), object{"node_count": 0})).diags)
 		wantDiags(t, w.plan(poolType, nil, poolConfig()).diags, `Unable to create node pool "workers"`, "names no template")
 	})
-	for attribute, field := range map[string]machine.Field{"storage_pool": machine.FieldStoragePool, "disk_gib": machine.FieldDisk} {
+	t.Run("to more nodes needs a template", func(t *testing.T) {
+		state := newWorld(t, someTemplate()).create(poolType, poolConfig())
+		w := newWorld(t, object{})
+		for n, want := range map[int][]string{2: nil, 3: nil, 4: {`Unable to update node pool "workers"`, "names no template"}} {
+			wantDiags(t, w.plan(poolType, state, with(poolConfig(), object{"node_count": n})).diags, want...)
+		}
+	})
+	t.Run("to start a node needs none", func(t *testing.T) {
+		state := newWorld(t, someTemplate()).create(poolType, poolConfig())
+		w := newWorld(t, object{})
+		w.engine.states = map[string]cluster.NodeState{"prod-workers-2": cluster.NodeStopped}
+		state, _ = w.read(poolType, state)
+		p := w.plan(poolType, state, poolConfig())
+		if failed(p.diags) || p.action(state) != "update" {
+			t.Errorf("%s\n%s", p.action(state), render(p.diags))
+		}
+	})
+	t.Run("of a name that is in use", func(t *testing.T) {
+		w := newWorld(t, someTemplate())
+		w.engine.problems = []cluster.Problem{{Field: machine.FieldName, Hypervisor: "hv-a", Err: errors.New("the pool exists")}}
+		wantDiags(t, w.plan(poolType, nil, poolConfig()).diags, `warning at name: The name of node pool "workers" is in use`)
+	})
+	for attribute, field := range map[string]machine.Field{
+		"storage_pool": machine.FieldStoragePool, "disk_gib": machine.FieldDisk, "cluster_id": machine.FieldCluster,
+	} {
 		t.Run("puts a problem on "+attribute, func(t *testing.T) {
 			w := newWorld(t, someTemplate())
 			w.engine.problems = []cluster.Problem{{Field: field, Hypervisor: "hv-a", Err: machine.ErrNotFound}}
@@ -97,6 +122,99 @@ func TestPoolPlan(t *testing.T) {
 			state := w.create(poolType, poolConfig())
 			if p := w.plan(poolType, state, with(poolConfig(), object{attribute: value})); !slices.Equal(p.replaces, []string{attribute}) {
 				t.Errorf("got %s because of %v", p.action(state), p.replaces)
+			}
+		})
+	}
+}
+
+// A replacement is planned a second time as a create, when the pool of that name still stands.
+func TestPoolReplacementKnowsWhatItReplaces(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(poolType, poolConfig())
+	config := with(poolConfig(), object{"vcpus": 4})
+	w.engine.calls = nil
+	first := w.plan(poolType, state, config)
+	w.engine.problems = []cluster.Problem{
+		{Field: machine.FieldName, Hypervisor: "hv-a", Err: errors.New("the pool exists")},
+		{Field: machine.FieldName, Hypervisor: "hv-a", Err: fmt.Errorf("domain prod-workers-4 %w", machine.ErrForeign)},
+	}
+	second := w.plan(poolType, nil, config, first.private...)
+	wantDiags(t, second.diags, "error at name: ", "prod-workers-4")
+	if len(second.diags) != 1 || len(w.engine.calls) != 1 || w.engine.lastPrior != nil {
+		t.Errorf("asked %v with the nodes %v:\n%s", w.engine.calls, w.engine.lastPrior, render(second.diags))
+	}
+	// Under another name it meets a pool that stays.
+	wantDiags(t, w.plan(poolType, nil, with(config, object{"name": "other"}), first.private...).diags, "warning at name: ", "error at name: ")
+}
+
+// To the engine nil nodes are a new pool.
+func TestPoolTellsNewFromEmpty(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(poolType, with(poolConfig(), object{"node_count": 0}))
+	if w.engine.lastPrior != nil {
+		t.Errorf("a create has the nodes %v", w.engine.lastPrior)
+	}
+	for name, nodes := range map[string]any{"empty": object{}, "null": nil} {
+		state = with(state, object{"nodes": nodes})
+		p := w.plan(poolType, state, poolConfig())
+		if w.engine.lastPrior == nil {
+			t.Errorf("%s nodes: the review takes the pool for a new one", name)
+		}
+		if _, diags := w.apply(poolType, state, poolConfig(), p); w.engine.lastPrior == nil {
+			t.Errorf("%s nodes: the update takes the pool for a new one\n%s", name, render(diags))
+		}
+	}
+}
+
+func TestPoolUpdateOfTheStateOnly(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	state := w.create(poolType, poolConfig())
+	config := with(poolConfig(), object{"timeouts": object{"update": "2h"}})
+	p := w.plan(poolType, state, config)
+	w.engine.calls = nil
+	state, diags := w.apply(poolType, state, config, p)
+	wantDiags(t, diags)
+	if len(w.engine.calls) > 0 || p.action(state) != "no-op" {
+		t.Errorf("the engine was asked %v; the state is %v", w.engine.calls, state)
+	}
+}
+
+// The warning tells what will happen, which depends on how many nodes are wanted now.
+func TestDriftTellsTheFateOfNodes(t *testing.T) {
+	some := func(states ...cluster.NodeState) cluster.Nodes {
+		nodes := workers(len(states))
+		for i, s := range states {
+			but(nodes, record.NodeName("prod", "workers", i+1), s)
+		}
+		return nodes
+	}
+	const started, removed = "it is started", "it is removed"
+	const anew, gone = "what is left of it is removed, and a new node is made", "what is left of it is removed"
+	r, s, n, m := cluster.NodeReady, cluster.NodeStopped, cluster.NodeNotReady, cluster.NodeMissing
+	for name, tt := range map[string]struct {
+		nodes     cluster.Nodes
+		was, want int
+		fates     []string
+	}{
+		"stopped":                 {some(r, s, r), 3, 3, []string{"2 is stopped: " + started}},
+		"stopped and one less":    {some(r, s, r), 3, 2, []string{"2 is stopped: " + removed}},
+		"two stopped, one less":   {some(s, s, r), 3, 2, []string{"1 is stopped: " + started, "2 is stopped: " + removed}},
+		"not ready goes first":    {some(s, n, r), 3, 2, []string{"1 is stopped: " + started}},
+		"missing":                 {some(r, m, r), 3, 3, []string{"2 is missing: " + anew}},
+		"missing and one less":    {some(r, m, r), 3, 2, []string{"2 is missing: " + gone}},
+		"two missing, one less":   {some(r, m, m), 3, 2, []string{"2 is missing: " + anew, "3 is missing: " + gone}},
+		"missing hides a surplus": {some(m, s, r), 3, 2, []string{"1 is missing: " + gone, "2 is stopped: " + started}},
+		"tenth after second":      {some(r, s, r, r, r, r, r, r, r, s), 10, 9, []string{"10 is stopped: " + removed, "2 is stopped: " + started}},
+		"lacking":                 {some(r, r), 3, 3, []string{"there are 2 nodes of 3: the rest is made"}},
+		"lacking, and enough now": {some(r, r), 3, 2, []string{"there are 2 nodes of 3: as many as are wanted now"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drift(tt.nodes, tt.was, tt.want)
+			for i := range got {
+				got[i] = strings.ReplaceAll(strings.TrimPrefix(got[i], "prod-workers-"), ` on hypervisor "default"`, "")
+			}
+			if !slices.Equal(got, tt.fates) {
+				t.Errorf("got  %q\nwant %q", got, tt.fates)
 			}
 		})
 	}
@@ -156,7 +274,7 @@ func TestPoolCreateFailsBeforeAnythingExists(t *testing.T) {
 	p := w.plan(poolType, nil, poolConfig())
 	w.engine.err, w.engine.nodes = errors.New("the cluster has no server"), cluster.Nodes{}
 	state, diags := w.apply(poolType, nil, poolConfig(), p)
-	wantDiags(t, diags, `Unable to create node pool "workers"`, "Nothing is left")
+	wantDiags(t, diags, `Unable to create node pool "workers"`, "Nothing was made")
 	if state != nil {
 		t.Errorf("state: got %v, want none, so that nothing is tainted", state)
 	}

@@ -2,16 +2,16 @@ package provider
 
 import (
 	"context"
-	"regexp"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
@@ -29,12 +29,12 @@ const ProtocolVersion = 6
 // typeName begins the type names of all resources and data sources.
 const typeName = "cockpit"
 
-// connector makes what a configured provider asks. It does no I/O.
-type connector func(s settings) (engine, releases, error)
-
+// cockpit is the provider. What it is made of does no I/O before it is asked.
 type cockpit struct {
 	version string
-	connect connector
+	// connect makes the engine, and list the client for the list of k3s releases.
+	connect func(settings) engine
+	list    func(origin) (releases, error)
 }
 
 var (
@@ -44,18 +44,13 @@ var (
 
 // New returns the provider of a release.
 func New(version string) func() provider.Provider {
-	return func() provider.Provider { return &cockpit{version: version, connect: connect} }
+	return func() provider.Provider { return &cockpit{version: version, connect: connect, list: list} }
 }
 
 // Metadata names the provider.
 func (p *cockpit) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
 	resp.TypeName, resp.Version = typeName, p.version
 }
-
-// hypervisorName is a name that can stand in messages and in the state unquoted.
-var hypervisorName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-
-var httpURL = regexp.MustCompile(`^https?://[^\s/]+`)
 
 // Schema describes the provider's configuration.
 func (p *cockpit) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
@@ -64,11 +59,12 @@ func (p *cockpit) Schema(_ context.Context, _ provider.SchemaRequest, resp *prov
 		Attributes: map[string]schema.Attribute{
 			"hypervisors": schema.MapNestedAttribute{
 				Optional: true,
-				MarkdownDescription: "The hypervisors by a name of your choice, which stands in the state: renaming one makes its nodes unknown. " +
+				MarkdownDescription: "The hypervisors by a name of your choice. It stands in the state only: after a renaming the nodes are found under the new name. " +
 					"Omitted: one hypervisor `default` at the environment variable `LIBVIRT_DEFAULT_URI`, or else at `qemu:///system`.",
 				Validators: []validator.Map{
 					mapvalidator.SizeAtLeast(1),
-					mapvalidator.KeysAre(stringvalidator.RegexMatches(hypervisorName, "a hypervisor's name has letters, digits, dots, dashes and underscores")),
+					mapvalidator.KeysAre(hypervisorNameForm()),
+					noNulls{},
 				},
 				NestedObject: schema.NestedAttributeObject{Attributes: hypervisorAttributes()},
 			},
@@ -83,10 +79,10 @@ func (p *cockpit) Schema(_ context.Context, _ provider.SchemaRequest, resp *prov
 				MarkdownDescription: "Where k3s comes from.",
 				Attributes:          k3sAttributes(),
 			},
-			"parallelism": schema.Int64Attribute{
+			"parallelism": schema.NumberAttribute{
 				Optional:            true,
 				MarkdownDescription: "How many nodes are worked on at once on each hypervisor, 1 to 16. Default `4`.",
-				Validators:          []validator.Int64{int64validator.Between(1, 16)},
+				Validators:          []validator.Number{wholeNumber{1, 16}},
 			},
 		},
 	}
@@ -133,22 +129,22 @@ func templateAttributes() map[string]schema.Attribute {
 }
 
 func k3sAttributes() map[string]schema.Attribute {
-	url := stringvalidator.RegexMatches(httpURL, "it has to begin with http:// or https:// and a host")
 	return map[string]schema.Attribute{
 		"install_script_url": schema.StringAttribute{
 			Optional:            true,
-			MarkdownDescription: "URL of the k3s install script, which the nodes download. Default `" + defaultInstallScriptURL + "`.",
-			Validators:          []validator.String{url},
+			MarkdownDescription: "URL of the k3s install script, which new nodes download. Default `" + defaultInstallScriptURL + "`.",
+			Validators:          []validator.String{httpForm()},
 		},
 		"releases_url": schema.StringAttribute{
 			Optional: true,
 			MarkdownDescription: "URL of the list of k3s releases, in the form of GitHub's REST API. " +
 				"Default: that of the k3s project on GitHub.",
-			Validators: []validator.String{url},
+			Validators: []validator.String{httpForm()},
 		},
 		"github_token": schema.StringAttribute{
 			Optional: true, Sensitive: true,
-			MarkdownDescription: "Token for GitHub, which allows more requests for the list of releases. Default: the environment variable `GITHUB_TOKEN`.",
+			MarkdownDescription: "Token for GitHub, which allows more requests for the list of releases; it is sent over https only. " +
+				"Default: the environment variable `GITHUB_TOKEN`, unless `releases_url` is set.",
 		},
 	}
 }
@@ -162,15 +158,26 @@ func (p *cockpit) ValidateConfig(ctx context.Context, req provider.ValidateConfi
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
 	if !resp.Diagnostics.HasError() {
 		m.resolve(ctx, &resp.Diagnostics)
+		newK3sModel(ctx, m.K3s, &resp.Diagnostics).origin(&resp.Diagnostics)
 	}
 }
 
-// Configure prepares the engine; connections are made when they are first needed. With a value that is not known yet
-// there is no engine, and resources plan without their checks.
+// Configure prepares what resources and data sources ask; connections are made when they are first needed. With a value
+// that is not known yet there is no engine, and resources plan without their checks. The list of releases needs no more
+// than its own two values.
 func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	b := &backend{known: req.Config.Raw.IsFullyKnown()}
 	resp.ResourceData, resp.DataSourceData = b, b
-	if !b.known {
+	var source types.Object
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("k3s"), &source)...)
+	k := newK3sModel(ctx, source, &resp.Diagnostics)
+	if known(source, k.ReleasesURL, k.GitHubToken) && !resp.Diagnostics.HasError() {
+		var err error
+		if b.releases, err = p.list(k.origin(&resp.Diagnostics)); err != nil && !resp.Diagnostics.HasError() {
+			task{"configure", "provider", typeName}.fail(&resp.Diagnostics, err)
+		}
+	}
+	if !b.known || resp.Diagnostics.HasError() {
 		return
 	}
 	var m providerModel
@@ -178,13 +185,8 @@ func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	b.settings = m.resolve(ctx, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	var err error
-	if b.engine, b.releases, err = p.connect(b.settings); err != nil {
-		task{"configure", "provider", typeName}.fail(&resp.Diagnostics, err)
+	if b.settings = m.resolve(ctx, &resp.Diagnostics); !resp.Diagnostics.HasError() {
+		b.engine = p.connect(b.settings)
 	}
 }
 
@@ -198,14 +200,22 @@ func (p *cockpit) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{newKubeconfigDataSource, newVersionsDataSource}
 }
 
-// connect makes the engine over the libvirt fleet, and the client for the list of releases.
-func connect(s settings) (engine, releases, error) {
+// connect makes the engine over the libvirt fleet.
+func connect(s settings) engine {
 	var template hypervisor.TemplateRef
 	if s.template != nil {
 		template = *s.template
 	}
 	fleet := hypervisor.New(s.hypervisors, template, s.parallelism)
 	dial := func(kubeconfig []byte) (cluster.Kube, error) { return kube.New(kubeconfig) }
-	client, err := k3s.NewClient(s.releasesURL, s.githubToken)
-	return cluster.New(fleet, dial, s.parallelism), client, err
+	return cluster.New(fleet, dial, cluster.Options{Parallelism: s.parallelism, InstallScriptURL: s.installScriptURL})
+}
+
+// list makes the client for the list of k3s releases.
+func list(o origin) (releases, error) {
+	client, err := k3s.NewClient(o.url, o.token)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
 }

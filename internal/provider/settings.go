@@ -17,6 +17,7 @@ import (
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 )
 
 const (
@@ -34,7 +35,7 @@ type providerModel struct {
 	Hypervisors types.Map    `tfsdk:"hypervisors"`
 	Template    types.Object `tfsdk:"template"`
 	K3s         types.Object `tfsdk:"k3s"`
-	Parallelism types.Int64  `tfsdk:"parallelism"`
+	Parallelism types.Number `tfsdk:"parallelism"`
 }
 
 type hypervisorModel struct {
@@ -61,27 +62,49 @@ type settings struct {
 	// template is nil where the configuration has none.
 	template         *hypervisor.TemplateRef
 	installScriptURL string
-	// releasesURL is "" for the k3s project's own list.
-	releasesURL string
-	githubToken string
-	parallelism int
+	parallelism      int
+}
+
+// origin is where the list of k3s releases comes from.
+type origin struct {
+	// url is "" for the k3s project's own list.
+	url   string
+	token k3s.Token
 }
 
 // resolve completes a configuration whose values are all known from the environment and the defaults.
 func (m providerModel) resolve(ctx context.Context, diags *diag.Diagnostics) settings {
-	s := settings{parallelism: cmp.Or(int(m.Parallelism.ValueInt64()), cluster.DefaultParallelism)}
+	s := settings{parallelism: cmp.Or(integer(m.Parallelism), cluster.DefaultParallelism)}
 	s.hypervisors = m.resolveHypervisors(ctx, diags)
-
-	var k k3sModel
-	diags.Append(m.K3s.As(ctx, &k, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
-	s.installScriptURL = cmp.Or(k.InstallScriptURL.ValueString(), defaultInstallScriptURL)
-	s.releasesURL = k.ReleasesURL.ValueString()
-	s.githubToken = cmp.Or(k.GitHubToken.ValueString(), os.Getenv(envGitHub))
-
+	s.installScriptURL = cmp.Or(newK3sModel(ctx, m.K3s, diags).InstallScriptURL.ValueString(), defaultInstallScriptURL)
 	if !m.Template.IsNull() {
 		s.template = m.resolveTemplate(ctx, s.hypervisors, diags)
 	}
 	return s
+}
+
+func newK3sModel(ctx context.Context, value types.Object, diags *diag.Diagnostics) k3sModel {
+	var m k3sModel
+	diags.Append(value.As(ctx, &m, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true, UnhandledUnknownAsEmpty: true})...)
+	return m
+}
+
+// origin completes the place of the releases, whose values are all known, from the environment. The token in the
+// environment is meant for GitHub, and is shown to no other server.
+func (m k3sModel) origin(diags *diag.Diagnostics) origin {
+	o := origin{url: m.ReleasesURL.ValueString()}
+	if secret := m.GitHubToken.ValueString(); secret != "" {
+		o.token = k3s.Token{Secret: secret, Origin: "the provider's k3s.github_token"}
+	} else if secret = os.Getenv(envGitHub); secret != "" && o.url == "" {
+		o.token = k3s.Token{Secret: secret, Origin: "the environment variable " + envGitHub}
+	}
+	if o.token.Secret != "" && strings.HasPrefix(o.url, "http://") {
+		task{"use", "k3s.github_token", ""}.failAt(diags, path.Root("k3s").AtName("github_token"), &cluster.Failure{
+			Err:    errors.New("the token would be sent unencrypted to releases_url, which begins with http://"),
+			Remedy: "give a releases_url that begins with https://, or no token: a mirror rarely needs one.",
+		})
+	}
+	return o
 }
 
 func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagnostics) map[string]hypervisor.Config {
@@ -92,10 +115,12 @@ func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagn
 		}
 		return map[string]hypervisor.Config{defaultHypervisor: {URI: uri, Schedulable: true}}
 	}
-	var models map[string]hypervisorModel
-	diags.Append(m.Hypervisors.ElementsAs(ctx, &models, false)...)
-	out := make(map[string]hypervisor.Config, len(models))
-	for name, h := range models {
+	var objects map[string]types.Object
+	diags.Append(m.Hypervisors.ElementsAs(ctx, &objects, false)...)
+	out := make(map[string]hypervisor.Config, len(objects))
+	for name, object := range objects {
+		var h hypervisorModel // of a null, which the schema refuses, it stays empty
+		diags.Append(object.As(ctx, &h, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
 		out[name] = hypervisor.Config{
 			URI: h.URI.ValueString(), VirtType: h.VirtType.ValueString(), Schedulable: h.Schedulable.IsNull() || h.Schedulable.ValueBool(),
 		}

@@ -3,12 +3,11 @@ package provider
 import (
 	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -20,9 +19,9 @@ import (
 
 // shapeModel is the size of a node and where its disk stands.
 type shapeModel struct {
-	VCPUs       types.Int64  `tfsdk:"vcpus"`
-	MemoryGiB   types.Int64  `tfsdk:"memory_gib"`
-	DiskGiB     types.Int64  `tfsdk:"disk_gib"`
+	VCPUs       types.Number `tfsdk:"vcpus"`
+	MemoryGiB   types.Number `tfsdk:"memory_gib"`
+	DiskGiB     types.Number `tfsdk:"disk_gib"`
 	StoragePool types.String `tfsdk:"storage_pool"`
 	Clone       types.String `tfsdk:"clone"`
 }
@@ -34,8 +33,8 @@ var defaultShape = record.Shape{VCPUs: 2, MemoryMiB: 4 * mibPerGiB, DiskGiB: 40,
 
 func newShapeModel(s record.Shape) shapeModel {
 	return shapeModel{
-		VCPUs: types.Int64Value(int64(s.VCPUs)), MemoryGiB: types.Int64Value(int64(s.MemoryMiB / mibPerGiB)),
-		DiskGiB: types.Int64Value(int64(s.DiskGiB)), StoragePool: types.StringValue(s.StoragePool), Clone: types.StringValue(string(s.Clone)),
+		VCPUs: numberValue(s.VCPUs), MemoryGiB: numberValue(s.MemoryMiB / mibPerGiB), DiskGiB: numberValue(s.DiskGiB),
+		StoragePool: types.StringValue(s.StoragePool), Clone: types.StringValue(string(s.Clone)),
 	}
 }
 
@@ -52,7 +51,7 @@ func (m shapeModel) equal(o shapeModel) bool {
 
 func (m shapeModel) shape() record.Shape {
 	return record.Shape{
-		VCPUs: int(m.VCPUs.ValueInt64()), MemoryMiB: int(m.MemoryGiB.ValueInt64()) * mibPerGiB, DiskGiB: int(m.DiskGiB.ValueInt64()),
+		VCPUs: integer(m.VCPUs), MemoryMiB: integer(m.MemoryGiB) * mibPerGiB, DiskGiB: integer(m.DiskGiB),
 		StoragePool: m.StoragePool.ValueString(), Clone: record.Clone(m.Clone.ValueString()),
 	}
 }
@@ -69,12 +68,12 @@ func known(values ...attr.Value) bool {
 
 // shapeAttributes are the attributes of shapeModel. The consequence says what a change of one of them means.
 func shapeAttributes(consequence string) map[string]schema.Attribute {
-	number := func(description string, def, most int64) schema.Int64Attribute {
-		return schema.Int64Attribute{
-			Optional: true, Computed: true, Default: int64default.StaticInt64(def),
-			MarkdownDescription: fmt.Sprintf("%s Default `%d`. %s", description, def, consequence),
-			Validators:          []validator.Int64{int64validator.Between(1, most)},
-			PlanModifiers:       []planmodifier.Int64{int64planmodifier.RequiresReplace()},
+	number := func(description string, def types.Number, most int64) schema.NumberAttribute {
+		return schema.NumberAttribute{
+			Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(def.ValueBigFloat()),
+			MarkdownDescription: fmt.Sprintf("%s Default `%d`. %s", description, integer(def), consequence),
+			Validators:          []validator.Number{wholeNumber{1, most}},
+			PlanModifiers:       []planmodifier.Number{numberplanmodifier.RequiresReplace()},
 		}
 	}
 	text := func(description, def string, v validator.String) schema.StringAttribute {
@@ -87,10 +86,10 @@ func shapeAttributes(consequence string) map[string]schema.Attribute {
 	}
 	def := newShapeModel(defaultShape)
 	return map[string]schema.Attribute{
-		"vcpus":      number("Virtual CPUs of each node.", def.VCPUs.ValueInt64(), 1024),
-		"memory_gib": number("Memory of each node in GiB.", def.MemoryGiB.ValueInt64(), 64*1024),
+		"vcpus":      number("Virtual CPUs of each node.", def.VCPUs, 1024),
+		"memory_gib": number("Memory of each node in GiB.", def.MemoryGiB, 64*1024),
 		"disk_gib": number("Root disk of each node in GiB; not smaller than the template. The guest grows its file system to it.",
-			def.DiskGiB.ValueInt64(), 64*1024),
+			def.DiskGiB, 64*1024),
 		"storage_pool": text("libvirt storage pool for the disks, which must exist on every hypervisor that takes such nodes.",
 			def.StoragePool.ValueString(), stringvalidator.LengthAtLeast(1)),
 		"clone": text("How disks are made: `overlay` is a qcow2 file over the template that holds only what differs, `full` is a copy that depends on nothing.",

@@ -38,7 +38,13 @@ func TestValidateResources(t *testing.T) {
 		"network and bridge": {clusterType, with(clusterConfig(), object{"network": "lab", "bridge": "br0"}),
 			[]string{"error at network: ", "bridge"}},
 		"three servers": {clusterType, with(clusterConfig(), object{"control_plane": object{"node_count": 3}}),
-			[]string{"error at control_plane.node_count: "}},
+			[]string{`error at control_plane.node_count: Unable to use node_count "3"`, "It has to be 1."}},
+		"part of a GiB": {clusterType, with(clusterConfig(), object{"control_plane": object{"memory_gib": 1.5}}),
+			[]string{`error at control_plane.memory_gib: Unable to use memory_gib "1.5"`, "It has to be a whole number from 1 to 65536.", "control_plane.memory_gib"}},
+		"part of a GiB in a pool": {poolType, with(poolConfig(), object{"memory_gib": 1.5}),
+			[]string{`error at memory_gib: Unable to use memory_gib "1.5"`, "It has to be a whole number from 1 to 65536."}},
+		"half a node": {poolType, with(poolConfig(), object{"node_count": 0.5}),
+			[]string{`error at node_count: Unable to use node_count "0.5"`, "It has to be a whole number from 0 to 500."}},
 		"no memory": {clusterType, with(clusterConfig(), object{"control_plane": object{"memory_gib": 0}}),
 			[]string{"error at control_plane.memory_gib: "}},
 		"unknown clone": {clusterType, with(clusterConfig(), object{"control_plane": object{"clone": "linked"}}),
@@ -49,8 +55,15 @@ func TestValidateResources(t *testing.T) {
 			[]string{"error at ssh_authorized_keys.0: ", "several lines"}},
 		"path for a key": {clusterType, with(clusterConfig(), object{"ssh_authorized_keys": []any{"~/.ssh/id_ed25519.pub"}}),
 			[]string{"error at ssh_authorized_keys.0: ", "authorized_keys"}},
+		"null for a key": {clusterType, with(clusterConfig(), object{"ssh_authorized_keys": []any{sshKey, nil}}),
+			[]string{`error at ssh_authorized_keys.1: Unable to use element "1"`, "It is null"}},
+		"empty key": {clusterType, with(clusterConfig(), object{"ssh_authorized_keys": []any{""}}),
+			[]string{"error at ssh_authorized_keys.0: ", "authorized_keys"}},
+		"short timeout": {poolType, with(poolConfig(), object{"timeouts": object{"read": "59s"}}),
+			[]string{`error at timeouts.read: Unable to use timeout "59s"`, "shorter than a minute", "The attribute is timeouts.read."}},
+		"shortest timeout": {poolType, with(poolConfig(), object{"timeouts": object{"read": "1m"}}), nil},
 		"bad timeout": {clusterType, with(clusterConfig(), object{"timeouts": object{"create": "long"}}),
-			[]string{"error at timeouts.create: "}},
+			[]string{`error at timeouts.create: Unable to use timeout "long"`, "90m"}},
 
 		"pool":          {poolType, poolConfig(), nil},
 		"empty pool":    {poolType, with(poolConfig(), object{"node_count": 0}), nil},
@@ -64,6 +77,9 @@ func TestValidateResources(t *testing.T) {
 			w := newWorld(t, someTemplate())
 			diags := w.validate(tt.typeName, tt.config)
 			wantDiags(t, diags, tt.want...)
+			if len(diags) > 1 {
+				t.Errorf("%d diagnostics, want one:\n%s", len(diags), render(diags))
+			}
 			if strings.Contains(render(diags), "c2VjcmV0") {
 				t.Error("the diagnostics show a private key")
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -45,6 +46,45 @@ func (f form) ValidateString(_ context.Context, req validator.StringRequest, res
 		value = ""
 	}
 	task{"use", f.thing, value}.failAt(&resp.Diagnostics, req.Path, err)
+}
+
+// hypervisorName is a name that can stand in messages and in the state unquoted.
+var hypervisorName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func hypervisorNameForm() form {
+	const rule = "letters, digits, dots, dashes and underscores, with a letter or digit at both ends, 63 characters at most"
+	return form{thing: "hypervisor name", rule: rule, check: func(s string) error {
+		if !hypervisorName.MatchString(s) {
+			return errors.New("it has to be of " + rule)
+		}
+		return nil
+	}}
+}
+
+var httpURL = regexp.MustCompile(`^https?://[^\s/]+`)
+
+func httpForm() form {
+	return form{thing: "URL", rule: "an http or https URL", secret: true, check: func(s string) error {
+		if !httpURL.MatchString(s) {
+			return errors.New("it has to begin with https:// or http:// and a host")
+		}
+		return nil
+	}}
+}
+
+// shortestTimeout is below what any operation takes.
+const shortestTimeout = time.Minute
+
+func timeoutForm() form {
+	return form{thing: "timeout", rule: `a length of time such as "90m" or "1h30m"`, check: func(s string) error {
+		switch d, err := time.ParseDuration(s); {
+		case err != nil:
+			return errors.New(`it is no length of time, such as "90m" or "1h30m"`)
+		case d < shortestTimeout:
+			return errors.New(`it is shorter than a minute, "1m", and nothing comes to its end in that time`)
+		}
+		return nil
+	}}
 }
 
 func versionForm() form {

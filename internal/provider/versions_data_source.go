@@ -74,7 +74,11 @@ func (d *versionsDataSource) Read(ctx context.Context, req datasource.ReadReques
 	var m versionsModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
 	list := task{"list", "k3s versions", m.Minor.ValueString()}
-	if resp.Diagnostics.HasError() || !d.backend.ready(list, &resp.Diagnostics) {
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if d.backend == nil || d.backend.releases == nil {
+		list.fail(&resp.Diagnostics, errUnknownProvider)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
@@ -106,18 +110,22 @@ func (m *versionsModel) set(ctx context.Context, all k3s.ReleaseList, t task, di
 			return
 		}
 	}
-	listed := filter.Apply(all.Releases)
+	listed := filter.Apply(all.Versions)
 	if len(listed) == 0 {
-		t.fail(diags, fmt.Errorf("none of the %d releases in the list is one", len(all.Releases)))
+		which := "The list"
+		if all.Source == k3s.SourceEmbedded {
+			which = "The list that came with the provider"
+		}
+		t.fail(diags, fmt.Errorf("%s has no release of k3s %s", which, filter.Minor))
 		return
 	}
 	tags := make([]string, 0, len(listed))
-	for _, r := range listed {
-		tags = append(tags, r.Version.String())
+	for _, v := range listed {
+		tags = append(tags, v.String())
 	}
 	m.Latest = types.StringNull()
 	if latest, ok := k3s.Latest(listed); ok {
-		m.Latest = types.StringValue(latest.Version.String())
+		m.Latest = types.StringValue(latest.String())
 	}
 	m.Source = types.StringValue(string(all.Source))
 	list, d := types.ListValueFrom(ctx, types.StringType, tags)
