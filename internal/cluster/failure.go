@@ -50,15 +50,20 @@ func Explain(err error) string {
 	return b.String()
 }
 
-// failures flattens joined errors. Only the outermost joins are lists.
+// failures flattens joined errors. An error that wraps several in one sentence is no list.
 func failures(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
 	var out []error
+	var lines []string
 	for _, e := range joined.Unwrap() {
 		out = append(out, failures(e)...)
+		lines = append(lines, e.Error())
+	}
+	if strings.Join(lines, "\n") != err.Error() {
+		return []error{err}
 	}
 	return out
 }
