@@ -1,0 +1,207 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab"
+)
+
+const (
+	clusterAddr    = "cockpit_k3s_cluster.this"
+	poolAddr       = "cockpit_k3s_node_pool.w"
+	kubeconfigAddr = "data.cockpit_kubeconfig.this"
+)
+
+// One cluster through its life: made with two workers, scaled both ways, imported, healed, destroyed.
+func TestAccClusterAndPool(t *testing.T) {
+	l := inLab(t)
+	const name = "life"
+	c := config{name: name, workers: count(2), kubeconfig: true}
+	uuids := map[string]string{}
+
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories,
+		CheckDestroy:             func(*terraform.State) error { return leftOvers(t, l, name) },
+		Steps: []resource.TestStep{
+			{
+				Config: c.render(l),
+				Check: resource.ComposeAggregateTestCheckFunc(
+					ready("life-cp-1", "life-w-1", "life-w-2"),
+					resource.TestCheckResourceAttr(clusterAddr, "status", "active"),
+					resource.TestCheckResourceAttr(clusterAddr, "nodes.life-cp-1.hypervisor", firstHV),
+					resource.TestCheckResourceAttr(poolAddr, "nodes.life-w-2.k3s_version", k3sVersion),
+					resource.TestCheckResourceAttr(kubeconfigAddr, "filename", "kubeconfig-life.yaml"),
+					resource.TestCheckResourceAttrPair(kubeconfigAddr, "endpoint", clusterAddr, "endpoint"),
+					sealed(t, l, name, 3),
+					remember(uuids),
+				),
+			},
+			{
+				Config:           c.render(l),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			},
+			{
+				ResourceName: clusterAddr, ImportState: true, ImportStateId: name, ImportStateVerify: true,
+				ImportStateVerifyIgnore: []string{"timeouts"},
+			},
+			{
+				ResourceName: poolAddr, ImportState: true, ImportStateId: name + "/w", ImportStateVerify: true,
+				ImportStateVerifyIgnore: []string{"timeouts"},
+			},
+			{
+				Config: config{name: name, workers: count(3), kubeconfig: true}.render(l),
+				// Scaling a pool leaves the cluster and what hangs on its endpoint alone.
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(poolAddr, plancheck.ResourceActionUpdate),
+					plancheck.ExpectResourceAction(clusterAddr, plancheck.ResourceActionNoop),
+				}},
+				Check: resource.ComposeAggregateTestCheckFunc(ready("life-cp-1", "life-w-1", "life-w-2", "life-w-3"), same(uuids)),
+			},
+			{
+				Config: config{name: name, workers: count(1), kubeconfig: true}.render(l),
+				Check: resource.ComposeAggregateTestCheckFunc(
+					ready("life-cp-1", "life-w-1"), same(uuids), exactly(t, l, name, 2)),
+			},
+			{
+				// A VM and its domain vanish behind Terraform's back; only its disk is left.
+				PreConfig: func() {
+					virsh(t, l, firstHV, "destroy", "life-w-1")
+					virsh(t, l, firstHV, "undefine", "life-w-1")
+				},
+				Config: config{name: name, workers: count(1), kubeconfig: true}.render(l),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(poolAddr, plancheck.ResourceActionUpdate),
+					plancheck.ExpectResourceAction(clusterAddr, plancheck.ResourceActionNoop),
+				}},
+				Check: resource.ComposeAggregateTestCheckFunc(ready("life-cp-1", "life-w-1"), exactly(t, l, name, 2)),
+			},
+		},
+	})
+}
+
+// ready asks the cluster itself, through the exported kubeconfig: it has exactly these nodes, all Ready at the version.
+func ready(want ...string) resource.TestCheckFunc {
+	return func(s *terraform.State) error {
+		data, ok := s.RootModule().Resources[kubeconfigAddr]
+		if !ok {
+			return fmt.Errorf("%s is not in the state", kubeconfigAddr)
+		}
+		got, err := readyNodes([]byte(data.Primary.Attributes["raw"]))
+		if err != nil {
+			return err
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the Ready nodes are %v, want %v", got, want)
+		}
+		return nil
+	}
+}
+
+func readyNodes(kubeconfig []byte) ([]string, error) {
+	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, n := range list.Items {
+		up := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if !up || n.Status.NodeInfo.KubeletVersion != k3sVersion {
+			return nil, fmt.Errorf("node %s: Ready is %t at %s", n.Name, up, n.Status.NodeInfo.KubeletVersion)
+		}
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// uuidsOf reads the VMs' UUIDs from the state, by node.
+func uuidsOf(s *terraform.State) map[string]string {
+	out := map[string]string{}
+	for _, addr := range []string{clusterAddr, poolAddr} {
+		r, ok := s.RootModule().Resources[addr]
+		if !ok {
+			continue
+		}
+		for key, value := range r.Primary.Attributes {
+			if name, ok := strings.CutSuffix(strings.TrimPrefix(key, "nodes."), ".uuid"); ok {
+				out[name] = value
+			}
+		}
+	}
+	return out
+}
+
+// remember keeps the UUIDs of the VMs; same makes sure that those that are still there are the same VMs.
+func remember(uuids map[string]string) resource.TestCheckFunc {
+	return func(s *terraform.State) error {
+		maps.Copy(uuids, uuidsOf(s))
+		return nil
+	}
+}
+
+func same(uuids map[string]string) resource.TestCheckFunc {
+	return func(s *terraform.State) error {
+		for name, uuid := range uuidsOf(s) {
+			if before, ok := uuids[name]; ok && before != uuid {
+				return fmt.Errorf("node %s was made anew: its VM was %s and is %s", name, before, uuid)
+			}
+		}
+		return nil
+	}
+}
+
+// exactly counts what the hypervisor has of a cluster: a domain a node, and two volumes each.
+func exactly(t *testing.T, l *lab.Lab, cluster string, nodes int) resource.TestCheckFunc {
+	return func(*terraform.State) error {
+		d, v := domains(t, l, firstHV, cluster), volumes(t, l, firstHV, cluster)
+		if len(d) != nodes || len(v) != 2*nodes {
+			return fmt.Errorf("the hypervisor has the domains %v and the volumes %v, want %d nodes", d, v, nodes)
+		}
+		return nil
+	}
+}
+
+// sealed makes sure that no seed on the pool holds the join token, which the guest agent of the server tells.
+func sealed(t *testing.T, l *lab.Lab, cluster string, seeds int) resource.TestCheckFunc {
+	return func(*terraform.State) error {
+		secret := joinSecret(t, l, cluster)
+		found := 0
+		for _, v := range volumes(t, l, firstHV, cluster) {
+			if !strings.HasSuffix(v, "-seed.iso") {
+				continue
+			}
+			found++
+			if content := readFile(t, volumePath(t, l, firstHV, v)); strings.Contains(content, secret) || !strings.Contains(content, "#cloud-config") {
+				return fmt.Errorf("the seed %s holds the token, or is no seed", v)
+			}
+		}
+		if found != seeds {
+			return fmt.Errorf("the pool has %d seeds, want %d", found, seeds)
+		}
+		return nil
+	}
+}
