@@ -1,0 +1,4 @@
+import {
+  to = cockpit_k3s_node_pool.workers
+  id = "k8s-prod/workers"
+}
