@@ -9,6 +9,5 @@ package hypervisor
 void admCloseCallback(void *conn, int reason, long id) { }
 int virAdmConnectRegisterCloseCallbackWrapper(void *conn, void *cb, void *opaque, void *freecb, void *err) { return -1; }
 int virAdmConnectUnregisterCloseCallbackWrapper(void *conn, void *cb, void *err) { return -1; }
-// Nothing calls these.
 */
 import "C"

@@ -30,10 +30,14 @@ func main() {
 	_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := dispatch(ctx, os.Args[1:])
+	interrupted := ctx.Err() != nil
 	stop()
 	switch {
 	case errors.Is(err, errUsage):
 		os.Exit(2)
+	case err != nil && interrupted:
+		fmt.Fprintln(os.Stderr, "lab: interrupted:", err)
+		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		os.Exit(1)
