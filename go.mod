@@ -3,7 +3,6 @@ module github.com/cockpit-k3s/terraform-provider-cockpit
 go 1.26.0
 
 require (
-	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/hashicorp/go-retryablehttp v0.7.8
@@ -15,7 +14,6 @@ require (
 	github.com/hashicorp/terraform-plugin-testing v1.16.0
 	github.com/kdomanski/iso9660 v0.4.0
 	go.yaml.in/yaml/v3 v3.0.6
-	golang.org/x/mod v0.35.0
 	golang.org/x/sync v0.25.0
 	k8s.io/api v0.36.2
 	k8s.io/apimachinery v0.36.2
@@ -79,6 +77,7 @@ require (
 	github.com/zclconf/go-cty v1.18.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.3 // indirect
 	golang.org/x/crypto v0.50.0 // indirect
+	golang.org/x/mod v0.35.0 // indirect
 	golang.org/x/net v0.52.0 // indirect
 	golang.org/x/oauth2 v0.34.0 // indirect
 	golang.org/x/sys v0.43.0 // indirect
