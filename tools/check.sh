@@ -56,14 +56,14 @@ report() {
   printf '\n==> results\n'
   cat "$logs/steps"
   local log
-  for log in "$logs"/{unit,race,libvirt,acceptance}.log; do
+  for log in "$logs"/{unit,race,double,libvirt,acceptance}.log; do
     if [[ -f $log ]]; then
       awk '/^(--- |ok|FAIL|panic:)/' "$log"
     fi
   done
 }
 
-step packages make deps
+step packages make deps-test
 # shellcheck disable=SC2086 # a list of flags
 nice -n 5 "$lab" prepare $LAB_FLAGS >"$logs/prepare.log" 2>&1 </dev/null &
 preparing=$!
@@ -82,6 +82,7 @@ preparing=
 cat "$logs/prepare.log"
 
 if ((${#failed[@]} == 0)); then
+  step double make testdouble
   step libvirt make testlibvirt NAME="$name"
   step acceptance make testacc NAME="$name"
 fi
