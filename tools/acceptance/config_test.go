@@ -23,7 +23,7 @@ type config struct {
 	diskGiB int
 	// clone is how disks are made; "" is the default.
 	clone string
-	// timeout bounds a create or update.
+	// timeout bounds a create; "" is the default.
 	timeout string
 	// keys are SSH keys; workers the size of a node pool "w", and none where it is nil.
 	keys    []string
@@ -46,7 +46,14 @@ func (c config) render(l *lab.Lab) string {
 		c.diskGiB = 8
 	}
 	shape := fmt.Sprintf("memory_gib = 1\n disk_gib = %d\n storage_pool = %q\n clone = %q", c.diskGiB, or(c.pool, lab.DefaultPool), or(c.clone, "overlay"))
-	timeout := or(c.timeout, "30m")
+	keys := ""
+	if len(c.keys) > 0 {
+		keys = fmt.Sprintf("ssh_authorized_keys = [%s]", quoted(c.keys))
+	}
+	timeouts := ""
+	if c.timeout != "" {
+		timeouts = fmt.Sprintf("timeouts = { create = %q }", c.timeout)
+	}
 
 	var b strings.Builder
 	h, _ := l.Hypervisor(firstHV)
@@ -65,11 +72,11 @@ resource "cockpit_k3s_cluster" "this" {
     vcpus = 2
     %s
   }
-  ssh_authorized_keys = [%s]
-  timeouts = { create = %q, update = %q }
+  %s
+  %s
 }
 `, firstHV, h.URI, l.VirtType, lab.TemplatesPool, or(c.template, l.Template), or(c.script, l.InstallScriptURL()), l.ReleasesURL(),
-		c.name, k3sVersion, or(c.network, lab.Network), shape, quoted(c.keys), timeout, timeout)
+		c.name, k3sVersion, or(c.network, lab.Network), shape, keys, timeouts)
 	if c.workers != nil {
 		fmt.Fprintf(&b, `
 resource "cockpit_k3s_node_pool" "w" {
@@ -78,9 +85,9 @@ resource "cockpit_k3s_node_pool" "w" {
   node_count = %d
   vcpus      = 1
   %s
-  timeouts = { create = %q, update = %q }
+  %s
 }
-`, *c.workers, shape, timeout, timeout)
+`, *c.workers, shape, timeouts)
 	}
 	if c.kubeconfig {
 		b.WriteString(`

@@ -29,7 +29,10 @@ const (
 func TestAccClusterAndPool(t *testing.T) {
 	l := inLab(t)
 	const name = "life"
-	c := config{name: name, workers: count(2), kubeconfig: true}
+	keys := []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl someone@example"}
+	with := func(workers int) string {
+		return config{name: name, workers: count(workers), keys: keys, kubeconfig: true}.render(l)
+	}
 	uuids := map[string]string{}
 
 	resource.Test(t, resource.TestCase{
@@ -37,7 +40,7 @@ func TestAccClusterAndPool(t *testing.T) {
 		CheckDestroy:             func(*terraform.State) error { return leftOvers(t, l, name) },
 		Steps: []resource.TestStep{
 			{
-				Config: c.render(l),
+				Config: with(2),
 				Check: resource.ComposeAggregateTestCheckFunc(
 					ready("life-cp-1", "life-w-1", "life-w-2"),
 					resource.TestCheckResourceAttr(clusterAddr, "status", "active"),
@@ -50,19 +53,15 @@ func TestAccClusterAndPool(t *testing.T) {
 				),
 			},
 			{
-				Config:           c.render(l),
+				Config:           with(2),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
 			},
+			imported(clusterAddr, name),
+			imported(poolAddr, name+"/w"),
+			emptyAfterImport(clusterAddr, name),
+			emptyAfterImport(poolAddr, name+"/w"),
 			{
-				ResourceName: clusterAddr, ImportState: true, ImportStateId: name, ImportStateVerify: true,
-				ImportStateVerifyIgnore: []string{"timeouts"},
-			},
-			{
-				ResourceName: poolAddr, ImportState: true, ImportStateId: name + "/w", ImportStateVerify: true,
-				ImportStateVerifyIgnore: []string{"timeouts"},
-			},
-			{
-				Config: config{name: name, workers: count(3), kubeconfig: true}.render(l),
+				Config: with(3),
 				// Scaling a pool leaves the cluster and what hangs on its endpoint alone.
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectResourceAction(poolAddr, plancheck.ResourceActionUpdate),
@@ -71,7 +70,7 @@ func TestAccClusterAndPool(t *testing.T) {
 				Check: resource.ComposeAggregateTestCheckFunc(ready("life-cp-1", "life-w-1", "life-w-2", "life-w-3"), same(uuids)),
 			},
 			{
-				Config: config{name: name, workers: count(1), kubeconfig: true}.render(l),
+				Config: with(1),
 				Check: resource.ComposeAggregateTestCheckFunc(
 					ready("life-cp-1", "life-w-1"), same(uuids), exactly(t, l, name, 2)),
 			},
@@ -81,7 +80,7 @@ func TestAccClusterAndPool(t *testing.T) {
 					virsh(t, l, firstHV, "destroy", "life-w-1")
 					virsh(t, l, firstHV, "undefine", "life-w-1")
 				},
-				Config: config{name: name, workers: count(1), kubeconfig: true}.render(l),
+				Config: with(1),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectResourceAction(poolAddr, plancheck.ResourceActionUpdate),
 					plancheck.ExpectResourceAction(clusterAddr, plancheck.ResourceActionNoop),
@@ -90,6 +89,16 @@ func TestAccClusterAndPool(t *testing.T) {
 			},
 		},
 	})
+}
+
+// imported imports by id with the command, and compares all that was read with what the create left in the state.
+func imported(addr, id string) resource.TestStep {
+	return resource.TestStep{ResourceName: addr, ImportState: true, ImportStateId: id, ImportStateVerify: true}
+}
+
+// emptyAfterImport imports with an import block beside the same configuration, which must plan nothing else.
+func emptyAfterImport(addr, id string) resource.TestStep {
+	return resource.TestStep{ResourceName: addr, ImportState: true, ImportStateId: id, ImportStateKind: resource.ImportBlockWithID}
 }
 
 // ready asks the cluster itself, through the exported kubeconfig: it has exactly these nodes, all Ready at the version.
