@@ -29,6 +29,8 @@ var programs = []struct{ file, pkg string }{
 	{"hostname", "hostname"},
 	{"ip", "iproute2"},
 	{"dnsmasq", "dnsmasq-base"},
+	// libvirt sets the firewall of the networks that it makes itself, here inside a hypervisor's namespace.
+	{"iptables", "iptables"},
 	{"curl", "curl"},
 	{"/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so", "libvirt-daemon-driver-qemu"},
 }
