@@ -51,6 +51,18 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 }
 
+// An empty list in a drop-in takes away what the config file has.
+func TestConfigDropInWithoutValues(t *testing.T) {
+	file := writeConfig(t, map[string]string{
+		"config.yaml":           "token: s3cret\ntls-san:\n- lb.example\n",
+		"config.yaml.d/90.yaml": "tls-san: []\n",
+	})
+	args, err := withConfig([]string{"--config", file})
+	if err != nil || !reflect.DeepEqual(args, []string{"--token=s3cret", "--config", file}) {
+		t.Errorf("got %q, %v", args, err)
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	for name, text := range map[string]string{"map": "node-label: {a: b}\n", "list": "- a\n", "syntax": "a: [\n"} {
 		if _, err := readConfig(writeConfig(t, map[string]string{"config.yaml": text}), true); err == nil {

@@ -214,7 +214,9 @@ func (s *server) labelNode(ctx context.Context) error {
 	for {
 		var n kubeapi.Node
 		err := s.admin.Get(ctx, path, &n)
-		if err == nil && n.Metadata.DeletionTimestamp == nil && n.Metadata.Annotations["etcd.k3s.cattle.io/removed-node-name"] == "" && !covers(n.Metadata, labels, annotations) {
+		// A node that was left by a removed member of its name is taken over; the removed member itself leaves it alone.
+		removed := n.Metadata.Annotations["etcd.k3s.cattle.io/removed-node-name"] == s.member
+		if err == nil && n.Metadata.DeletionTimestamp == nil && !removed && !covers(n.Metadata, labels, annotations) {
 			err = s.admin.Patch(ctx, path, kubeapi.MergePatch, patch, nil)
 		}
 		if err != nil && !kubeapi.IsNotFound(err) && ctx.Err() == nil {

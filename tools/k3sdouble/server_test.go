@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -66,42 +65,6 @@ func keyPair(t *testing.T, a *pki.Authority) wire.KeyPair {
 		t.Fatal(err)
 	}
 	return wire.KeyPair{Cert: c, Key: k}
-}
-
-func TestSANs(t *testing.T) {
-	o := newOptions(t, "server", "--tls-san", "lb.example,203.0.113.9", "--tls-san=2001:db8::5", "--advertise-address", "198.51.100.3", "--service-cidr", "10.96.0.0/16")
-	o.extraIPs = []net.IP{net.ParseIP("203.0.113.1")}
-	s, err := newServing(o, authority(t, "server-ca"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"127.0.0.1", "::1", "localhost", "node-1", "192.0.2.1", "203.0.113.1", "10.96.0.1", "198.51.100.3", "lb.example", "203.0.113.9", "2001:db8::5",
-		"kubernetes.default.svc.cluster.local",
-	} {
-		if err := s.cert.Leaf.VerifyHostname(want); err != nil {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-	if err := s.cert.Leaf.VerifyHostname("other.example"); err == nil {
-		t.Error("a name that nobody asked for is in the certificate")
-	}
-}
-
-func TestTLSSANSecurity(t *testing.T) {
-	for flag, want := range map[string]bool{"--tls-san-security=true": false, "--tls-san-security=false": true, "--debug": false} {
-		s, err := newServing(newOptions(t, "server", flag), authority(t, "server-ca"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := s.certificate(&tls.ClientHelloInfo{ServerName: "floating.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cert.Leaf.VerifyHostname("floating.example") == nil; got != want {
-			t.Errorf("%s: name added %v, want %v", flag, got, want)
-		}
-	}
 }
 
 // behind starts a server in front of a stand-in for the native API server, which tells who it was asked by.
@@ -392,79 +355,6 @@ func TestServerFiles(t *testing.T) {
 		target, _ := os.Readlink(s.o.path("server", link))
 		if want := formatToken(s.cluster.ServerCA.Cert, "server", "s3cret") + "\n"; err != nil || string(b) != want || target != s.o.path("server", "token") {
 			t.Errorf("%s -> %s: %q, %v", link, target, b, err)
-		}
-	}
-}
-
-// controlPlane is a stand-in for the lab's service that answers an attach as told.
-func controlPlane(t *testing.T, answers ...*wire.Error) (*wire.Client, *[]wire.Server) {
-	t.Helper()
-	var seen []wire.Server
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var m wire.Server
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-			t.Error(err)
-		}
-		seen = append(seen, m)
-		if len(answers) > 0 {
-			e := answers[0]
-			answers = answers[1:]
-			w.WriteHeader(http.StatusConflict)
-			_ = json.NewEncoder(w).Encode(e)
-			return
-		}
-		sendJSON(w, wire.Cluster{ID: "id", Key: "key", API: "https://api"})
-	}))
-	t.Cleanup(web.Close)
-	return wire.NewClient(web.URL), &seen
-}
-
-func TestAttachComesBackToItsCluster(t *testing.T) {
-	s := &server{o: newOptions(t, "server", "--token", "s3cret")}
-	var seen *[]wire.Server
-	s.ctl, seen = controlPlane(t)
-	s.member = "node-1-abcd"
-	if err := s.adopt(wire.Cluster{ID: "id", Key: "key", API: "https://api", Settings: wire.Settings{Etcd: true}}); err != nil {
-		t.Fatal(err)
-	}
-	again := &server{o: s.o, ctl: s.ctl}
-	if err := again.bootstrap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := (*seen)[0]; got.Member != "node-1-abcd" || got.TokenHash != hashHex("s3cret") || again.cluster.ID != "id" {
-		t.Errorf("attached as %+v to %q", got, again.cluster.ID)
-	}
-}
-
-func TestAttachRefused(t *testing.T) {
-	for want, refusal := range map[string]*wire.Error{
-		"etcd cluster join failed: duplicate node name found, please use a unique name for this node": {Code: wire.CodeDuplicate, Message: "duplicate node name found, please use a unique name for this node"},
-		"failed to bootstrap cluster data: different token":                                           {Code: wire.CodeToken, Message: "different token"},
-		"etcd cluster join failed: permanently removed":                                               {Code: wire.CodeRemoved, Message: "permanently removed"},
-	} {
-		s := &server{o: newOptions(t, "server", "--token", "x")}
-		s.ctl, _ = controlPlane(t, refusal)
-		if err := s.attach(t.Context(), "id", "key"); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	s := &server{o: newOptions(t, "server", "--token", "x")}
-	s.ctl, _ = controlPlane(t, &wire.Error{Code: wire.CodeBusy, Message: "busy"})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.attach(ctx, "id", "key"); err == nil {
-		t.Error("a busy cluster was joined by a dead context")
-	}
-}
-
-func TestCriticalConfig(t *testing.T) {
-	a, b := newOptions(t, "server").shared(), newOptions(t, "server", "--disable-kube-proxy").shared()
-	if a.critical() != b.critical() {
-		t.Error("disable-kube-proxy counts as critical")
-	}
-	for _, arg := range []string{"--flannel-backend=none", "--disable=servicelb", "--cluster-cidr=10.0.0.0/16", "--secrets-encryption", "--disable-network-policy"} {
-		if newOptions(t, "server", arg).shared().critical() == a.critical() {
-			t.Errorf("%s does not count as critical", arg)
 		}
 	}
 }

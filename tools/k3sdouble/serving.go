@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,15 +14,23 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/pki"
 )
 
-// serving is the certificate of port 6443. Names can be added while it runs if tls-san-security is off.
+// serving is the certificate of port 6443. It keeps its names over restarts: those that are new are added, and none is
+// taken off. Names can be added while it runs if tls-san-security is off.
 type serving struct {
 	ca   *pki.Authority
+	file string
 	open bool // names that clients ask for are added
 
 	mu    sync.Mutex
 	names []string
 	ips   []net.IP
 	cert  *tls.Certificate
+}
+
+// servingFile is what stands of a certificate on the disk.
+type servingFile struct {
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
 }
 
 // sans are the names and addresses that a server's certificate always has, with those of tls-san.
@@ -47,17 +56,50 @@ func sans(o *options) (names []string, ips []net.IP, err error) {
 			names = append(names, san)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), ips, nil
+	return names, ips, nil
 }
 
 func newServing(o *options, ca *pki.Authority) (*serving, error) {
-	s := &serving{ca: ca, open: !o.values.is("tls-san-security", true)}
-	var err error
-	if s.names, s.ips, err = sans(o); err != nil {
+	s := &serving{ca: ca, open: !o.values.is("tls-san-security", true), file: o.path("server", "tls", "dynamic-cert.json")}
+	names, ips, err := sans(o)
+	if err != nil {
 		return nil, err
 	}
-	return s, s.issue()
+	s.load()
+	if s.add(names, ips) || s.cert == nil {
+		return s, s.issue()
+	}
+	return s, nil
+}
+
+// load takes up the certificate of an earlier run. One of another CA, or none, is no loss.
+func (s *serving) load() {
+	var f servingFile
+	b, err := os.ReadFile(s.file)
+	if err != nil || json.Unmarshal(b, &f) != nil {
+		return
+	}
+	pair, err := tls.X509KeyPair([]byte(f.Cert), []byte(f.Key))
+	if err != nil || pair.Leaf.CheckSignatureFrom(s.ca.Cert) != nil {
+		return
+	}
+	s.cert, s.names, s.ips = &pair, pair.Leaf.DNSNames, pair.Leaf.IPAddresses
+}
+
+// add adds names and addresses and reports whether any was new.
+func (s *serving) add(names []string, ips []net.IP) bool {
+	before := len(s.names) + len(s.ips)
+	for _, n := range names {
+		if !slices.Contains(s.names, n) {
+			s.names = append(s.names, n)
+		}
+	}
+	for _, ip := range ips {
+		if !slices.ContainsFunc(s.ips, ip.Equal) {
+			s.ips = append(s.ips, ip)
+		}
+	}
+	return len(s.names)+len(s.ips) > before
 }
 
 // issue makes the certificate; the caller holds mu, or nobody else has s yet.
@@ -70,8 +112,12 @@ func (s *serving) issue() error {
 	if err != nil {
 		return err
 	}
+	b, err := json.Marshal(servingFile{certPEM, keyPEM})
+	if err != nil {
+		return err
+	}
 	s.cert = &pair
-	return nil
+	return writeFile(s.file, b, 0o600)
 }
 
 // certificate implements tls.Config.GetCertificate.
@@ -89,16 +135,8 @@ func (s *serving) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 // learn adds the name or address that a client connected to; it reports whether it was new.
 func (s *serving) learn(hello *tls.ClientHelloInfo) bool {
 	if name := hello.ServerName; name != "" {
-		if slices.Contains(s.names, name) {
-			return false
-		}
-		s.names = append(s.names, name)
-		return true
+		return s.add([]string{name}, nil)
 	}
 	addr, ok := hello.Conn.LocalAddr().(*net.TCPAddr)
-	if !ok || slices.ContainsFunc(s.ips, addr.IP.Equal) {
-		return false
-	}
-	s.ips = append(s.ips, addr.IP)
-	return true
+	return ok && s.add(nil, []net.IP{addr.IP})
 }

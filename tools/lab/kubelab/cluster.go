@@ -272,21 +272,7 @@ func (c *cluster) rest(ctx context.Context) {
 	c.stopManagers(ctx)
 	c.apiserver.stop(ctx)
 	c.etcd.stop(ctx)
-	if c.etcd != nil {
-		c.trim()
-	}
 	c.apiserver, c.etcd = nil, nil
-}
-
-// trim removes the log segment that etcd keeps allocated for later: half of a resting cluster's size on the disk.
-func (c *cluster) trim() {
-	spare, err := filepath.Glob(c.path("etcd", "member", "wal", "*.tmp"))
-	for _, file := range spare {
-		err = errors.Join(err, os.Remove(file))
-	}
-	if err != nil {
-		c.log.Warn("etcd's spare log segment stays", "error", err)
-	}
 }
 
 func (c *cluster) stopManagers(ctx context.Context) {

@@ -102,7 +102,7 @@ func statusOf(code string) int {
 		return http.StatusForbidden
 	case wire.CodeRemoved:
 		return http.StatusGone
-	case wire.CodeDuplicate, wire.CodeBusy, wire.CodeUnhealthy:
+	case wire.CodeDuplicate, wire.CodeBusy, wire.CodeUnhealthy, wire.CodeLast:
 		return http.StatusConflict
 	case wire.CodeNoQuorum, wire.CodeFull:
 		return http.StatusServiceUnavailable

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/kubeapi"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/wire"
 )
 
 // The controllers that a k3s server embeds beside Kubernetes' own. The double leaves them to the lab, where they cost
@@ -39,6 +41,7 @@ func (c *cluster) control(ctx context.Context) {
 	tick := time.NewTicker(controlEvery)
 	defer tick.Stop()
 	var endpoints string
+	var told time.Time
 	for {
 		var nodes kubeapi.List[kubeapi.Node]
 		err := c.admin.Get(ctx, "/api/v1/nodes", &nodes)
@@ -48,6 +51,9 @@ func (c *cluster) control(ctx context.Context) {
 				err = errors.Join(err, c.controlNode(ctx, n))
 			}
 			err = errors.Join(err, c.ownPasswords(ctx, nodes.Items))
+			if now := time.Now(); c.Settings.Etcd && now.Sub(told) >= votersEvery {
+				told, err = now, errors.Join(err, c.tellVoters(ctx, nodes.Items))
+			}
 			published, failed := c.publishEndpoints(ctx, nodes.Items, endpoints)
 			endpoints, err = published, errors.Join(err, failed)
 		}
@@ -63,7 +69,7 @@ func (c *cluster) control(ctx context.Context) {
 }
 
 func (c *cluster) controlNode(ctx context.Context, n kubeapi.Node) error {
-	if _, ok := n.Metadata.Labels[etcdLabel]; ok {
+	if c.Settings.Etcd {
 		if err := c.controlMember(ctx, n); err != nil {
 			return err
 		}
@@ -96,39 +102,58 @@ func (c *cluster) initialise(ctx context.Context, n kubeapi.Node) error {
 	})
 }
 
-// controlMember is the etcd member controller: a finalizer on the node, and the removal of the member when the node is
-// deleted or annotated.
+// controlMember is the etcd member controller: a finalizer on every node, and the removal of a server's member when its
+// node is deleted or annotated.
 func (c *cluster) controlMember(ctx context.Context, n kubeapi.Node) error {
 	meta := n.Metadata
+	_, server := meta.Labels[etcdLabel]
+	name, removed := meta.Annotations[etcdNodeName], meta.Annotations[etcdRemoved]
 	held := slices.Contains(meta.Finalizers, etcdFinalizer)
 	switch {
 	case meta.DeletionTimestamp != nil && held:
-		if refused := c.removeMember(meta.Name); refused != nil {
-			return refused
+		if server && removed == "" {
+			if name == "" {
+				return fmt.Errorf("node name annotation for node %s not found", meta.Name)
+			}
+			if err := c.removeMember(name); err != nil {
+				return err
+			}
 		}
 		return c.patchNode(ctx, n, metadata("finalizers", slices.DeleteFunc(slices.Clone(meta.Finalizers), func(f string) bool { return f == etcdFinalizer })))
 	case meta.DeletionTimestamp != nil:
 		return nil
 	case !held:
 		return c.patchNode(ctx, n, metadata("finalizers", append(slices.Clone(meta.Finalizers), etcdFinalizer)))
-	case strings.EqualFold(meta.Annotations[etcdRemove], "true") && meta.Annotations[etcdRemoved] == "":
-		name := meta.Annotations[etcdNodeName]
-		if name == "" {
-			return nil
-		}
-		if refused := c.removeMember(meta.Name); refused != nil {
-			// The real one takes its request back when etcd refuses.
-			return c.patchNode(ctx, n, metadata("annotations", map[string]any{etcdRemove: nil}))
-		}
-		return c.patchNode(ctx, n, metadata("annotations", map[string]any{etcdRemoved: name, etcdNodeName: nil, etcdNodeAddress: nil}))
+	case !server || name == "":
+		return nil
+	case removed != "" && removed != name:
+		// A new member has come under the node's name.
+		return c.patchNode(ctx, n, metadata("annotations", map[string]any{etcdRemove: nil, etcdRemoved: nil}))
+	case removed == "" && strings.EqualFold(meta.Annotations[etcdRemove], "true"):
+		return c.removeOnRequest(ctx, n)
 	}
 	return nil
 }
 
-func (c *cluster) removeMember(node string) error {
+// removeOnRequest removes the member of an annotated node. The request for the last member is taken back; one that etcd
+// refuses for the moment stays.
+func (c *cluster) removeOnRequest(ctx context.Context, n kubeapi.Node) error {
+	name := n.Metadata.Annotations[etcdNodeName]
+	err := c.removeMember(name)
+	var refused *wire.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == wire.CodeLast:
+		return c.patchNode(ctx, n, metadata("annotations", map[string]any{etcdRemove: nil}))
+	case err != nil:
+		return err
+	}
+	return c.patchNode(ctx, n, metadata("annotations", map[string]any{etcdRemoved: name, etcdNodeName: nil, etcdNodeAddress: nil}))
+}
+
+func (c *cluster) removeMember(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if refused := c.Membership.remove(node, time.Now()); refused != nil {
+	if refused := c.Membership.remove(name, time.Now()); refused != nil {
 		return refused
 	}
 	return c.save()

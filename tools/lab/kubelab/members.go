@@ -106,10 +106,10 @@ func (m *membership) tick(now time.Time) bool {
 	return changed
 }
 
-// remove takes the member with a node's name out, under the conditions that etcd sets: enough started voters remain,
-// and the loss of a living one keeps the quorum. A member that is not there is removed already.
-func (m *membership) remove(node string, now time.Time) *wire.Error {
-	i := slices.IndexFunc(m.Members, func(o member) bool { return o.Node == node })
+// remove takes a member out, under the conditions that etcd sets: enough started voters remain, and the loss of a living
+// one keeps the quorum. A member that is not there is removed already.
+func (m *membership) remove(name string, now time.Time) *wire.Error {
+	i := m.index(name)
 	if i < 0 {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (m *membership) remove(node string, now time.Time) *wire.Error {
 		voters, up := m.voters(now)
 		switch {
 		case voters == 1:
-			return &wire.Error{Code: wire.CodeUnhealthy, Message: "etcdserver: re-configuration failed due to not enough started members"}
+			return &wire.Error{Code: wire.CodeLast, Message: "etcdserver: re-configuration failed due to not enough started members"}
 		case !m.quorum(now):
 			return &wire.Error{Code: wire.CodeNoQuorum, Message: "etcdserver: no leader"}
 		case alive(gone, now) && up-1 < 1+(voters-1)/2:

@@ -86,27 +86,27 @@ func TestLearnerBecomesVoter(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	for name, c := range map[string]struct {
-		m    *membership
-		node string
-		want string
+		m      *membership
+		member string
+		want   string
 	}{
-		"one of three":           {voters(3), "node3", ""},
-		"one of two":             {voters(2), "node2", ""},
-		"the last":               {voters(1), "node1", wire.CodeUnhealthy},
-		"a dead one of three":    {voters(3, 3), "node3", ""},
-		"a living one, one dead": {voters(3, 3), "node2", wire.CodeUnhealthy},
-		"without a quorum":       {voters(3, 2, 3), "node3", wire.CodeNoQuorum},
-		"one that is gone":       {voters(3), "node9", ""},
+		"one of three":           {voters(3), "node3-00000003", ""},
+		"one of two":             {voters(2), "node2-00000002", ""},
+		"the last":               {voters(1), "node1-00000001", wire.CodeLast},
+		"a dead one of three":    {voters(3, 3), "node3-00000003", ""},
+		"a living one, one dead": {voters(3, 3), "node2-00000002", wire.CodeUnhealthy},
+		"without a quorum":       {voters(3, 2, 3), "node3-00000003", wire.CodeNoQuorum},
+		"one that is gone":       {voters(3), "node9-00000009", ""},
 	} {
 		before := len(c.m.Members)
 		got := ""
-		if err := c.m.remove(c.node, noon); err != nil {
+		if err := c.m.remove(c.member, noon); err != nil {
 			got = err.Code
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
-		if c.want == "" && c.node != "node9" && (len(c.m.Members) != before-1 || len(c.m.Removed) != 1) {
+		if c.want == "" && c.member != "node9-00000009" && (len(c.m.Members) != before-1 || len(c.m.Removed) != 1) {
 			t.Errorf("%s: members %v, removed %v", name, c.m.Members, c.m.Removed)
 		}
 	}
@@ -114,7 +114,7 @@ func TestRemove(t *testing.T) {
 
 func TestRemovedMemberHearsOfIt(t *testing.T) {
 	m := voters(2)
-	if err := m.remove("node2", noon); err != nil {
+	if err := m.remove("node2-00000002", noon); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.beat("node2-00000002", noon); err == nil || err.Code != wire.CodeRemoved {

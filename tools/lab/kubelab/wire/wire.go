@@ -112,7 +112,8 @@ const (
 	CodeFull      = "TooManyClusters"  // as many control planes run as the lab allows
 	CodeBad       = "BadRequest"       // the request is malformed
 	CodeInternal  = "InternalError"    // anything else
-	CodeUnhealthy = "UnhealthyCluster" // too few started members would remain
+	CodeUnhealthy = "UnhealthyCluster" // too few living members would remain
+	CodeLast      = "NotEnoughStarted" // no member would remain
 )
 
 // Error is the body of a refused call.
