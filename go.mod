@@ -20,6 +20,7 @@ require (
 	k8s.io/client-go v0.36.2
 	libvirt.org/go/libvirt v1.11010.0
 	libvirt.org/go/libvirtxml v1.12008.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

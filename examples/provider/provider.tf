@@ -9,7 +9,8 @@ terraform {
 provider "cockpit" {
   hypervisors = {
     hv-a = { uri = "qemu+ssh://root@hv-a.example/system" }
-    hv-b = { uri = "qemu+ssh://root@hv-b.example/system", schedulable = false }
+    hv-b = { uri = "qemu+ssh://root@hv-b.example/system", cpu_overcommit = 2 }
+    hv-c = { uri = "qemu+ssh://root@hv-c.example/system", schedulable = false }
   }
   template = {
     hypervisor = "hv-a"

@@ -1,6 +1,6 @@
-output "endpoint" {
+output "api_url" {
   description = "URL of the Kubernetes API."
-  value       = cockpit_k3s_cluster.this.endpoint
+  value       = cockpit_k3s_cluster.this.api_url
 }
 
 output "nodes" {

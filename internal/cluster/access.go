@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
@@ -15,15 +18,14 @@ import (
 // door is the way into a cluster's API.
 type door struct {
 	// server is the UUID of the server that it was read from.
-	server     string
+	server string
+	// file is the kubeconfig as it stands on the server, kubeconfig the one that leads to this very server.
+	file       []byte
 	kubeconfig k3s.Kubeconfig
 	kube       Kube
 }
 
-// apiPort is where a k3s server answers both the Kubernetes API and joining nodes (https://docs.k3s.io/installation/requirements).
-const apiPort = "6443"
-
-// serversOf picks the servers of a cluster's machines, those that run first, then by ordinal.
+// serversOf picks the servers of a cluster's machines: first those that have joined and run, then by ordinal.
 func serversOf(machines []machine.Machine) []machine.Machine {
 	var out []machine.Machine
 	for _, m := range machines {
@@ -32,15 +34,21 @@ func serversOf(machines []machine.Machine) []machine.Machine {
 		}
 	}
 	slices.SortFunc(out, func(a, b machine.Machine) int {
-		if (a.Power == machine.Running) != (b.Power == machine.Running) {
-			if a.Power == machine.Running {
-				return -1
-			}
-			return 1
-		}
-		return a.Record.Ordinal - b.Record.Ordinal
+		return cmp.Or(cmp.Compare(misses(a), misses(b)), cmp.Compare(a.Record.Ordinal, b.Record.Ordinal))
 	})
 	return out
+}
+
+// misses tells how far a server is from being of use.
+func misses(m machine.Machine) int {
+	n := 0
+	if m.Power != machine.Running {
+		n++
+	}
+	if m.Record.Phase != record.Joined {
+		n += 2
+	}
+	return n
 }
 
 // open returns the way into the API of the cluster that the machines belong to. It is read from a living server
@@ -97,7 +105,7 @@ func (e *Engine) openServer(ctx context.Context, server machine.Machine) (*door,
 	if err != nil {
 		return nil, err
 	}
-	return &door{server: server.UUID, kubeconfig: kubeconfig, kube: kube}, nil
+	return &door{server: server.UUID, file: raw, kubeconfig: kubeconfig, kube: kube}, nil
 }
 
 // through reports whether the way leads through a server, which runs.
@@ -112,11 +120,14 @@ func (e *Engine) shut(clusterID string) {
 	delete(e.doors, clusterID)
 }
 
-// join is what an agent needs to join.
+// endpointTimeout bounds the question whether a cluster's endpoint answers.
+const endpointTimeout = 5 * time.Second
+
+// join is what a node needs to join.
 type join struct{ url, token string }
 
-// joinInfo reads where and with which token agents join.
-func (e *Engine) joinInfo(ctx context.Context, machines []machine.Machine) (join, error) {
+// joinInfo reads where and with which token nodes join: at the cluster's endpoint where it answers, else at a server.
+func (e *Engine) joinInfo(ctx context.Context, machines []machine.Machine, settings record.Cluster) (join, error) {
 	d, err := e.open(ctx, machines, false)
 	if err != nil {
 		return join{}, err
@@ -133,13 +144,60 @@ func (e *Engine) joinInfo(ctx context.Context, machines []machine.Machine) (join
 		if err != nil {
 			return join{}, fmt.Errorf("read the join token of server %q: %w", s.Name, err)
 		}
-		return join{url: "https://" + net.JoinHostPort(d.kubeconfig.Host, apiPort), token: token}, nil
+		return join{url: e.joinURL(ctx, d, s.Record.ClusterName, settings), token: token}, nil
 	}
 	return join{}, errors.New("the server of the cluster is gone")
 }
 
-// endpoint is the URL of a cluster's API as it was last read, "" where it never was.
-func (e *Engine) endpoint(clusterID string) string {
+func (e *Engine) joinURL(ctx context.Context, d *door, cluster string, settings record.Cluster) string {
+	direct := d.kubeconfig.Endpoint
+	if settings.Endpoint == "" {
+		return direct
+	}
+	url, _, err := k3s.ServerURL(settings.Endpoint)
+	if err == nil {
+		var exported k3s.Kubeconfig
+		if exported, err = d.export(cluster, settings); err == nil {
+			err = e.answers(ctx, exported)
+		}
+	}
+	if err != nil {
+		tflog.Warn(ctx, "the cluster's endpoint does not answer, so nodes join at a server", map[string]any{
+			"cluster": cluster, "endpoint": settings.Endpoint, "server": direct, "error": err.Error(),
+		})
+		return direct
+	}
+	return url
+}
+
+// answers asks the API behind a kubeconfig whether it is ready.
+func (e *Engine) answers(ctx context.Context, kubeconfig k3s.Kubeconfig) error {
+	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
+	defer cancel()
+	k, err := e.dial(kubeconfig.Raw)
+	if err != nil {
+		return err
+	}
+	return k.Ready(ctx)
+}
+
+// export returns the kubeconfig for users, which leads to the cluster's endpoint where it has one.
+func (d *door) export(cluster string, settings record.Cluster) (k3s.Kubeconfig, error) {
+	if settings.Endpoint == "" {
+		return d.kubeconfig, nil
+	}
+	exported, err := k3s.ParseKubeconfig(d.file, cluster, settings.Endpoint)
+	if err != nil {
+		return k3s.Kubeconfig{}, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return exported, nil
+}
+
+// apiURL is the URL of the API for users, "" where it is not known yet.
+func (e *Engine) apiURL(clusterID string, settings record.Cluster) string {
+	if url, _, err := k3s.ServerURL(settings.Endpoint); err == nil {
+		return url
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d := e.doors[clusterID]; d != nil {

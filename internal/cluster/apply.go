@@ -17,7 +17,7 @@ import (
 // what stands by then.
 func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits Waits) (State, error) {
 	none := State{Spec: spec, Nodes: prior}
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofCluster(spec.Name).anew())
 	if err != nil {
 		return none, err
 	}
@@ -27,9 +27,11 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits
 	if err := lostServer(o, spec.ID, prior); err != nil {
 		return none, err
 	}
-	r, err := e.applyGroup(ctx, e.serverGroup(spec, prior, o), o, spec.Settings, waits)
+	g := e.serverGroup(spec, prior, o)
+	g.planned = spec.Assignment
+	r, err := e.applyGroup(ctx, g, o, spec.Settings, waits)
 	if err == nil {
-		err = e.syncSettings(ctx, r.group(record.ServerPool), spec.Settings)
+		err = e.syncRecords(ctx, r.group(record.ServerPool), g.base)
 	}
 	nodes := r.nodes(prior, record.ServerPool)
 	lctx, cancel := lastLook(ctx)
@@ -38,7 +40,7 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits
 	if readErr != nil {
 		unseen(ctx, spec.Name, readErr)
 		a := answer{err: readErr}
-		state.Endpoint, state.Nodes = e.endpoint(spec.ID), nodes
+		state.Endpoint, state.Nodes = e.apiURL(spec.ID, spec.Settings), nodes
 		state.Status, state.Conditions = summarise(nodes, e.silenceOf(o), a)
 	}
 	state.Spec = spec
@@ -71,7 +73,7 @@ func lostServer(o machine.Observation, id string, prior Nodes) error {
 // one that stands already is refused.
 func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (PoolState, error) {
 	none := PoolState{Spec: spec, Nodes: prior}
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofCluster(e.nameOf(spec.ClusterID)).anew())
 	if err != nil {
 		return none, err
 	}
@@ -79,15 +81,15 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, wait
 	if len(servers) == 0 {
 		return none, noServers(spec.ClusterID, o)
 	}
-	base := record.Record{
-		ClusterID: spec.ClusterID, ClusterName: servers[0].Record.ClusterName, Pool: spec.Name, Role: record.Agent,
-		Shape: spec.Shape,
-	}
-	g := e.newGroup(base, spec.Nodes, prior, o)
+	g := e.newGroup(poolRecord(spec, servers[0].Record.ClusterName), spec.Nodes, prior, o)
+	g.planned = spec.Assignment
 	if p := poolTaken(g); p != nil {
 		return none, p.Err
 	}
 	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), waits)
+	if err == nil {
+		err = e.syncRecords(ctx, r.group(spec.Name), g.base)
+	}
 	nodes := r.nodes(prior, spec.Name)
 	lctx, cancel := lastLook(ctx)
 	defer cancel()
@@ -136,13 +138,6 @@ func unreachable(reasons map[string]error) error {
 func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, waits Waits) (*run, error) {
 	defer e.changed()
 	r := &run{engine: e, settings: settings, machines: o.OfCluster(g.base.ClusterID), waits: waits}
-	hosts, problems, err := e.hosts(ctx, g, o, settings)
-	if err != nil {
-		return r, err
-	}
-	if len(problems) > 0 {
-		return r, problemError(problems)
-	}
 	a := e.askAPI(ctx, r.machines)
 	if a.nodes != nil {
 		g.ready = map[string]bool{}
@@ -155,8 +150,16 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 		}
 	}
 	slices.Sort(g.registered)
-	g.hosts = hosts
-	plan, err := g.plan()
+	c, err := g.choose()
+	if err != nil {
+		return r, err
+	}
+	defer e.book.settle(keyOf(g.base))
+	places, err := e.places(ctx, g, c, o, settings)
+	if err != nil {
+		return r, err
+	}
+	plan, err := g.plan(c, places)
 	if err != nil {
 		return r, err
 	}
@@ -164,32 +167,55 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 	return r, r.plan(ctx, plan)
 }
 
-// syncSettings brings the records of the servers to the cluster's settings.
-func (e *Engine) syncSettings(ctx context.Context, servers []machine.Machine, want record.Cluster) error {
+// places finds the hypervisors for new nodes, which have to pass the checks again that they passed when they were planned.
+func (e *Engine) places(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (Assignment, error) {
+	if len(c.fresh) == 0 {
+		return nil, nil
+	}
+	asked := g
+	if g.planned != nil {
+		asked.base.Placement = record.Placement{Strategy: record.Manual}
+		for _, ordinal := range c.fresh {
+			asked.base.Placement.Hosts = append(asked.base.Placement.Hosts, g.planned[record.ShortName(g.base.Pool, ordinal)])
+		}
+	}
+	fit, problems, err := e.candidates(ctx, asked, c, o, settings)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(fit) == 0, len(problems) > 0 && asked.base.Placement.Strategy == record.Manual:
+		return nil, problemError(problems)
+	}
+	places, err := e.book.take(g, c, o, fit)
+	if err != nil {
+		return nil, placementProblem(err, problems).Err
+	}
+	return places, nil
+}
+
+// syncRecords brings the records of a group's nodes to the rule of placement and, of servers, to the cluster's settings.
+func (e *Engine) syncRecords(ctx context.Context, machines []machine.Machine, base record.Record) error {
 	defer e.changed()
-	for _, s := range servers {
-		if s.Record.Cluster != nil && equalSettings(*s.Record.Cluster, want) {
+	for _, m := range machines {
+		r := m.Record
+		r.Placement = base.Placement
+		if r.Role == record.Server {
+			r.Cluster = base.Cluster
+		}
+		if record.Same(r, m.Record) {
 			continue
 		}
-		r := s.Record
-		r.Cluster = &want
-		if err := e.fleet.SetRecord(ctx, s, r); err != nil {
-			return nodeError(s.Name, s.Hypervisor, err)
+		if err := e.fleet.SetRecord(ctx, m, r); err != nil {
+			return nodeError(m.Name, m.Hypervisor, err)
 		}
 	}
 	return nil
 }
 
-func equalSettings(a, b record.Cluster) bool {
-	keys := slices.Equal(a.SSHAuthorizedKeys, b.SSHAuthorizedKeys)
-	a.SSHAuthorizedKeys, b.SSHAuthorizedKeys = nil, nil
-	return keys && a.K3sVersion == b.K3sVersion && a.Network == b.Network && a.Bridge == b.Bridge
-}
-
 // DeleteCluster removes the servers of a cluster. It does not drain: everything in it goes. It asks the cluster's API
 // only while a hypervisor is silent, to know whether agents stand there. What remains is returned with the error.
 func (e *Engine) DeleteCluster(ctx context.Context, spec Spec, prior Nodes, waits Waits) (Nodes, error) {
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofCluster(spec.Name).anew())
 	if err != nil {
 		return prior, err
 	}
@@ -237,11 +263,11 @@ func (e *Engine) agentsOf(ctx context.Context, o machine.Observation, clusterID 
 // DeletePool removes the nodes of a pool. With the cluster's API down the VMs go all the same: a node of the same name
 // is forgotten before it comes back. What remains is returned with the error.
 func (e *Engine) DeletePool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (Nodes, error) {
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofCluster(e.nameOf(spec.ClusterID)).anew())
 	if err != nil {
 		return prior, err
 	}
-	base := record.Record{ClusterID: spec.ClusterID, Pool: spec.Name, Role: record.Agent, Shape: spec.Shape}
+	base := poolRecord(spec, "")
 	machines := o.OfCluster(spec.ClusterID)
 	if len(machines) > 0 {
 		base.ClusterName = machines[0].Record.ClusterName
@@ -251,13 +277,13 @@ func (e *Engine) DeletePool(ctx context.Context, spec PoolSpec, prior Nodes, wai
 
 func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine, waits Waits) (Nodes, error) {
 	defer e.changed()
+	last := []Action{Delete} // A server is the API itself: there is nobody to forget it.
+	if g.base.Role == record.Agent {
+		last = g.farewell()
+	}
 	var lanes []Lane
 	for _, m := range g.machines {
-		actions := g.removal()
-		if g.base.Role == record.Agent {
-			actions = g.removal(Stop)
-		}
-		lanes = append(lanes, Lane{m, actions})
+		lanes = append(lanes, Lane{m, last})
 	}
 	held, lost := g.withheld()
 	for _, n := range lost {
@@ -267,17 +293,17 @@ func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine
 	err := r.plan(ctx, Plan{{"delete", lanes}})
 	if len(held) > 0 {
 		err = errors.Join(err, fmt.Errorf("nothing can be said of the nodes %s, so they stay in the state: %w",
-			strings.Join(held, ", "), g.reasons(held)))
+			strings.Join(namesOf(held), ", "), g.reasons(held)))
 	}
 	return r.nodes(g.prior, g.base.Pool), err
 }
 
 // reasons says why nothing can be said of nodes.
-func (g group) reasons(held []string) error {
+func (g group) reasons(held []NodeStatus) error {
 	said := map[string]bool{}
 	var errs []error
-	for _, name := range held {
-		if err := g.silence.of(g.prior[name]); err != nil && !said[err.Error()] {
+	for _, n := range held {
+		if err := g.silence.of(n); err != nil && !said[err.Error()] {
 			said[err.Error()] = true
 			errs = append(errs, err)
 		}

@@ -318,7 +318,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	pool, err := e.FindPool(context.Background(), "c/w")
-	if err != nil || pool != testPool(2) {
+	if err != nil || fmt.Sprint(pool) != fmt.Sprint(testPool(2)) {
 		t.Errorf("%+v, %v", pool, err)
 	}
 	for _, ref := range []string{"c", "c/", "/w", "c/cp", "c/x", "d/w"} {
@@ -333,9 +333,9 @@ func TestNameTaken(t *testing.T) {
 	e, _, _ := up(t, w, 0)
 	other := testSpec
 	other.ID = "6b1f0ab4-8d0c-4f4f-9c0c-000000000002"
-	problems, err := e.CheckCluster(context.Background(), other, nil)
-	if err != nil || len(problems) != 1 || problems[0].Field != machine.FieldName {
-		t.Errorf("%v, %v", problems, err)
+	review, err := e.CheckCluster(context.Background(), other, nil)
+	if err != nil || len(review.Problems) != 1 || review.Problems[0].Field != machine.FieldName {
+		t.Errorf("%v, %v", review, err)
 	}
 	if _, err := e.ApplyCluster(context.Background(), other, nil, quick); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("apply: %v", err)
@@ -379,8 +379,8 @@ func TestLostServer(t *testing.T) {
 	// The new cluster may take the name at once, and the old pool can still be destroyed.
 	other := testSpec
 	other.ID = "6b1f0ab4-8d0c-4f4f-9c0c-000000000002"
-	if problems, err := e.CheckCluster(context.Background(), other, nil); err != nil || len(problems) > 0 {
-		t.Errorf("check: %v, %v", problems, err)
+	if review, err := e.CheckCluster(context.Background(), other, nil); err != nil || len(review.Problems) > 0 {
+		t.Errorf("check: %v, %v", review, err)
 	}
 	if left, err := e.DeletePool(context.Background(), p.Spec, p.Nodes, quick); err != nil || len(left) > 0 {
 		t.Errorf("delete: %v, %v", left, err)
@@ -390,9 +390,9 @@ func TestLostServer(t *testing.T) {
 func TestNothingAnswers(t *testing.T) {
 	w := newWorld(t, "a")
 	w.unreachable["a"] = fmt.Errorf("dial: connection refused: %w", machine.ErrUnreachable)
-	problems, err := w.engine().CheckCluster(context.Background(), testSpec, nil)
-	if err != nil || len(problems) != 1 || !errors.Is(problems[0].Err, machine.ErrUnreachable) {
-		t.Errorf("check: %v, %v", problems, err)
+	review, err := w.engine().CheckCluster(context.Background(), testSpec, nil)
+	if err != nil || len(review.Problems) != 1 || !errors.Is(review.Problems[0].Err, machine.ErrUnreachable) {
+		t.Errorf("check: %v, %v", review, err)
 	}
 	_, err = w.engine().ApplyCluster(context.Background(), testSpec, nil, quick)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {

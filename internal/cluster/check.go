@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/placement"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
@@ -21,46 +26,115 @@ type Problem struct {
 
 // CheckCluster reviews a wanted cluster against the hypervisors that answer. A nil prior means that it is to be made, be
 // it in the place of another one.
-func (e *Engine) CheckCluster(ctx context.Context, spec Spec, prior Nodes) ([]Problem, error) {
-	o, err := e.observe(ctx)
+func (e *Engine) CheckCluster(ctx context.Context, spec Spec, prior Nodes) (Review, error) {
+	s := ofCluster(spec.Name)
+	if prior != nil {
+		s = ofGroups(spec.Name, record.ServerPool).vouch(prior, serverRecord(spec))
+	}
+	o, err := e.observe(ctx, s)
 	if err != nil {
-		return nil, err
+		return Review{}, err
 	}
 	g := e.serverGroup(spec, prior, o)
 	if prior == nil {
 		g.machines = nil // What a replacement finds goes first.
 	}
-	_, problems, err := e.hosts(ctx, g, o, spec.Settings)
+	r, err := e.review(ctx, g, o, spec.Settings)
 	if p := nameTaken(o, spec); p != nil {
-		problems = append(problems, *p)
+		r.Problems = append(r.Problems, *p)
 	}
-	return problems, err
+	return r, err
 }
 
 // CheckPool reviews a wanted node pool; see CheckCluster. The cluster's id may be "" where it is not known yet.
-func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) ([]Problem, error) {
-	o, err := e.observe(ctx)
+func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) (Review, error) {
+	name := e.nameOf(spec.ClusterID)
+	if spec.ClusterID == "" {
+		name = e.book.stranger(spec.Name).cluster
+	}
+	base := poolRecord(spec, name)
+	s := ofCluster(name)
+	if prior != nil {
+		s = ofGroups(cmp.Or(name, clusterOf(prior, spec.Name)), record.ServerPool, spec.Name).vouch(prior, base)
+	}
+	o, err := e.observe(ctx, s)
 	if err != nil {
-		return nil, err
+		return Review{}, err
 	}
 	var settings record.Cluster
-	base := record.Record{Pool: spec.Name, Role: record.Agent, Shape: spec.Shape}
-	if servers := serversOf(o.OfCluster(spec.ClusterID)); spec.ClusterID != "" && len(servers) > 0 {
+	switch servers := serversOf(o.OfCluster(spec.ClusterID)); {
+	case spec.ClusterID == "":
+		settings = e.book.settings(name)
+	case len(servers) > 0:
 		settings = clusterSettings(servers)
-		base.ClusterID, base.ClusterName = spec.ClusterID, servers[0].Record.ClusterName
-	} else if spec.ClusterID != "" && len(o.Unreachable) == 0 {
-		return []Problem{{Field: machine.FieldCluster, Err: fmt.Errorf("no hypervisor has a server of the cluster %s", spec.ClusterID)}}, nil
+		base.ClusterName = servers[0].Record.ClusterName
+	case len(o.Unreachable) == 0:
+		return Review{Problems: []Problem{{Field: machine.FieldCluster, Err: fmt.Errorf("no hypervisor has a server of the cluster %s", spec.ClusterID)}}}, nil
 	}
 	g := e.newGroup(base, spec.Nodes, prior, o)
 	taken := poolTaken(g)
 	if prior == nil {
 		g.machines = nil // What a replacement finds goes first.
 	}
-	_, problems, err := e.hosts(ctx, g, o, settings)
+	r, err := e.review(ctx, g, o, settings)
 	if taken != nil {
-		problems = append(problems, *taken)
+		r.Problems = append(r.Problems, *taken)
 	}
-	return problems, err
+	return r, err
+}
+
+// review finds out what becomes of a group's nodes, and promises the new ones their places.
+func (e *Engine) review(ctx context.Context, g group, o machine.Observation, settings record.Cluster) (Review, error) {
+	g.ready = g.readyBefore()
+	c, err := g.choose()
+	if err != nil {
+		return Review{Problems: []Problem{{Err: err}}}, nil
+	}
+	a := c.stay
+	if len(c.fresh) == 0 {
+		e.book.settle(keyOf(g.base))
+		return Review{Assignment: a}, nil
+	}
+	fit, problems, err := e.candidates(ctx, g, c, o, settings)
+	if err != nil {
+		return Review{}, err
+	}
+	if len(fit) == 0 || slices.ContainsFunc(problems, Problem.ends) || slices.ContainsFunc(problems, Problem.open) {
+		return Review{Problems: slices.DeleteFunc(problems, func(p Problem) bool {
+			return len(fit) > 0 && !p.ends() && !p.open()
+		})}, nil
+	}
+	places, sure, err := e.book.promise(g, c, o, fit)
+	if err != nil {
+		return Review{Problems: []Problem{placementProblem(err, problems)}}, nil
+	}
+	if !sure {
+		return Review{}, nil
+	}
+	maps.Copy(a, places)
+	return Review{Assignment: a}, nil
+}
+
+// ends reports whether a problem ends a plan although other hypervisors have none.
+func (p Problem) ends() bool {
+	return p.Field == machine.FieldName || p.Field == machine.FieldHosts
+}
+
+// open reports whether a problem is only that nobody could be asked.
+func (p Problem) open() bool { return errors.Is(p.Err, machine.ErrUnreachable) }
+
+// placementProblem turns the end of a search for places into a problem. What keeps a hypervisor from being chosen at
+// all may be the true reason.
+func placementProblem(err error, excluded []Problem) Problem {
+	p := Problem{Err: err}
+	var none *placement.Error
+	if errors.As(err, &none) {
+		p.Field = none.Field
+	}
+	if len(excluded) > 0 {
+		p.Err = fmt.Errorf("%w; other hypervisors cannot be chosen: %w", err, problemError(excluded))
+	}
+	return p
 }
 
 // poolTaken refuses to make a pool that somebody else has made: its surplus would be removed. What an apply that was
@@ -91,34 +165,28 @@ func nameTaken(o machine.Observation, spec Spec) *Problem {
 	return nil
 }
 
-// hosts finds the hypervisors that can take a new node of the group, with the number of the cluster's nodes there. The
-// problems say why there is none, which may be that those which could did not answer (machine.ErrUnreachable); a foreign
-// VM under one of the names is a problem wherever it stands.
-func (e *Engine) hosts(ctx context.Context, g group, o machine.Observation, settings record.Cluster) (map[string]int, []Problem, error) {
-	names := g.newNames()
-	if len(names) == 0 {
-		return nil, nil, nil
+// candidates finds the hypervisors that can take new nodes of the group, with what they offer. The problems say why
+// others cannot, which may be that they did not answer (machine.ErrUnreachable); a foreign VM under one of the names is a
+// problem wherever it stands.
+func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (map[string]machine.Site, []Problem, error) {
+	names, problems := e.eligible(g.base.Placement)
+	if len(problems) > 0 {
+		return nil, problems, nil
 	}
-	if g.base.ClusterName == "" {
-		names = nil // They are not known before the cluster is.
-	}
-	var candidates []string
-	for _, h := range e.fleet.Hypervisors() {
-		if h.Schedulable {
-			candidates = append(candidates, h.Name)
+	var vms []string
+	for _, ordinal := range c.fresh {
+		if g.base.ClusterID != "" || g.base.Role == record.Server {
+			vms = append(vms, record.NodeName(g.base.ClusterName, g.base.Pool, ordinal))
 		}
 	}
-	if len(candidates) == 0 {
-		return nil, []Problem{{Field: machine.FieldHypervisor,
-			Err: errors.New("no hypervisor is schedulable; set schedulable = true on at least one of the provider's hypervisors")}}, nil
-	}
-	found := make([][]Problem, len(candidates))
+	found := make([][]Problem, len(names))
+	sites := make([]machine.Site, len(names))
 	var wg sync.WaitGroup
-	for i, name := range candidates {
+	for i, name := range names {
 		wg.Go(func() {
-			found[i] = e.checkHost(ctx, o, machine.Request{
+			sites[i], found[i] = e.checkHost(ctx, o, machine.Request{
 				Hypervisor: name, StoragePool: g.base.Shape.StoragePool, DiskGiB: g.base.Shape.DiskGiB,
-				Network: settings.Network, Bridge: settings.Bridge, Names: names, ClusterID: g.base.ClusterID,
+				Network: settings.Network, Bridge: settings.Bridge, Names: vms, ClusterID: g.base.ClusterID,
 			})
 		})
 	}
@@ -126,44 +194,62 @@ func (e *Engine) hosts(ctx context.Context, g group, o machine.Observation, sett
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	fit := map[string]int{}
-	var problems, clashes []Problem
-	for i, name := range candidates {
+	fit := map[string]machine.Site{}
+	for i, name := range names {
 		if len(found[i]) == 0 {
-			fit[name] = 0
+			fit[name] = sites[i]
 		}
-		for _, p := range found[i] {
-			problems = append(problems, p)
-			if p.Field == machine.FieldName {
-				clashes = append(clashes, p)
-			}
-		}
+		problems = append(problems, found[i]...)
 	}
-	if len(clashes) > 0 {
+	if clashes := slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Field != machine.FieldName }); len(clashes) > 0 {
 		return nil, clashes, nil
-	}
-	if len(fit) == 0 {
-		return nil, problems, nil
 	}
 	for _, p := range problems {
 		tflog.Warn(ctx, "the hypervisor takes no new node", map[string]any{
 			"cluster": g.base.ClusterName, "pool": g.base.Pool, "hypervisor": p.Hypervisor, "reason": p.Err.Error(),
 		})
 	}
-	for _, m := range o.Machines {
-		if _, ok := fit[m.Hypervisor]; ok && m.Record.ClusterID == g.base.ClusterID {
-			fit[m.Hypervisor]++
+	return fit, problems, nil
+}
+
+// eligible lists the hypervisors that a rule allows.
+func (e *Engine) eligible(rule record.Placement) ([]string, []Problem) {
+	var all, schedulable []string
+	for _, h := range e.fleet.Hypervisors() {
+		all = append(all, h.Name)
+		if h.Schedulable {
+			schedulable = append(schedulable, h.Name)
 		}
 	}
-	return fit, nil, nil
+	if rule.Strategy != record.Manual {
+		if len(schedulable) == 0 {
+			return nil, []Problem{{Field: machine.FieldHypervisor,
+				Err: errors.New("no hypervisor is schedulable; set schedulable = true on at least one of the provider's hypervisors")}}
+		}
+		return schedulable, nil
+	}
+	var problems []Problem
+	names := slices.Compact(slices.Sorted(slices.Values(rule.Hosts)))
+	for _, name := range names {
+		switch {
+		case !slices.Contains(all, name):
+			problems = append(problems, Problem{Field: machine.FieldHosts,
+				Err: fmt.Errorf("the provider's configuration has no hypervisor %q; it has: %s", name, strings.Join(all, ", "))})
+		case !slices.Contains(schedulable, name):
+			problems = append(problems, Problem{Field: machine.FieldHosts,
+				Err: fmt.Errorf("the hypervisor %q takes no new nodes: it is configured with schedulable = false", name)})
+		}
+	}
+	return names, problems
 }
 
 // checkHost reviews one hypervisor; one that does not answer is a problem too.
-func (e *Engine) checkHost(ctx context.Context, o machine.Observation, r machine.Request) []Problem {
+func (e *Engine) checkHost(ctx context.Context, o machine.Observation, r machine.Request) (machine.Site, []Problem) {
 	err := o.Unreachable[r.Hypervisor]
+	var site machine.Site
 	var found []machine.Problem
 	if err == nil {
-		found, err = e.fleet.Check(ctx, r)
+		site, found, err = e.fleet.Check(ctx, r)
 	}
 	if err != nil {
 		found = append(found, machine.Problem{Field: machine.FieldHypervisor, Err: err})
@@ -172,27 +258,7 @@ func (e *Engine) checkHost(ctx context.Context, o machine.Observation, r machine
 	for _, p := range found {
 		problems = append(problems, Problem{Field: p.Field, Hypervisor: r.Hypervisor, Err: p.Err})
 	}
-	return problems
-}
-
-// newNames lists the names that the group's plan would give to new nodes.
-func (g group) newNames() []string {
-	probe := g
-	probe.hosts = map[string]int{"": 0}
-	probe.identity = func() string { return "00000000-0000-0000-0000-000000000000" }
-	p, err := probe.plan()
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, s := range p {
-		for _, l := range s.Lanes {
-			if l.Machine.Hypervisor == "" {
-				names = append(names, l.Machine.Name)
-			}
-		}
-	}
-	return names
+	return site, problems
 }
 
 // problemError turns problems met at apply into one error.
@@ -208,19 +274,33 @@ func problemError(problems []Problem) error {
 	return errors.Join(errs...)
 }
 
-// serverGroup is the group of a cluster's servers.
-func (e *Engine) serverGroup(spec Spec, prior Nodes, o machine.Observation) group {
+// serverRecord is the record of a new server.
+func serverRecord(spec Spec) record.Record {
 	settings := spec.Settings
-	base := record.Record{
+	return record.Record{
 		ClusterID: spec.ID, ClusterName: spec.Name, Pool: record.ServerPool, Role: record.Server,
-		Shape: spec.Shape, Cluster: &settings,
+		Shape: spec.Shape, Placement: spec.Placement, Cluster: &settings,
 	}
-	return e.newGroup(base, spec.Servers, prior, o)
 }
 
-// newGroup collects what the planner needs, but for the hosts of new nodes.
+// poolRecord is the record of a new node of a pool.
+func poolRecord(spec PoolSpec, cluster string) record.Record {
+	return record.Record{
+		ClusterID: spec.ClusterID, ClusterName: cluster, Pool: spec.Name, Role: record.Agent, Shape: spec.Shape, Placement: spec.Placement,
+	}
+}
+
+// serverGroup is the group of a cluster's servers.
+func (e *Engine) serverGroup(spec Spec, prior Nodes, o machine.Observation) group {
+	return e.newGroup(serverRecord(spec), spec.Servers, prior, o)
+}
+
+// newGroup collects what the planner needs.
 func (e *Engine) newGroup(base record.Record, want int, prior Nodes, o machine.Observation) group {
-	g := group{want: want, base: base, prior: prior, silence: e.silenceOf(o), identity: NewID}
+	g := group{want: want, base: base, prior: prior, silence: e.silenceOf(o), overcommit: map[string]machine.Overcommit{}, identity: NewID}
+	for _, h := range e.fleet.Hypervisors() {
+		g.overcommit[h.Name] = h.Overcommit
+	}
 	for _, m := range o.Machines {
 		if base.ClusterID != "" && m.Record.ClusterID == base.ClusterID && m.Record.Pool == base.Pool {
 			g.machines = append(g.machines, m)

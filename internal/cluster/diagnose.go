@@ -185,7 +185,7 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 		f.Cause = "k3s does not come up on the node, or cannot join."
 		f.Remedy = "read the log of its service below."
 	case m.Record.Role == record.Server:
-		f.Cause = "k3s does not come up on the server, or this machine has no way to port " + apiPort + " of the server's address."
+		f.Cause = "k3s does not come up on the server, or this machine has no way to port 6443 of the server's address."
 		f.Remedy = "read the log of its service below, and run Terraform on a machine that reaches the network of the nodes."
 	default:
 		f.Cause = "the cluster's API does not answer."

@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
@@ -22,9 +19,11 @@ type Engine struct {
 	// lanes bounds how many nodes are worked on at once on each hypervisor.
 	lanes map[string]*semaphore.Weighted
 
-	observing singleflight.Group
-	mu        sync.Mutex
-	doors     map[string]*door
+	watch watch
+	book  book
+
+	mu    sync.Mutex
+	doors map[string]*door
 }
 
 // Options are the settings of the provider that are no property of one cluster.
@@ -40,53 +39,15 @@ const DefaultParallelism = 4
 
 // New returns an Engine over a fleet. It does no I/O.
 func New(fleet Fleet, dial Dialer, o Options) *Engine {
-	e := &Engine{fleet: fleet, dial: dial, options: o, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{}}
+	e := &Engine{
+		fleet: fleet, dial: dial, options: o, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{},
+		watch: watch{age: surveyAge, seen: map[string]machine.Machine{}, names: map[string]string{}}, book: newBook(),
+	}
 	for _, h := range fleet.Hypervisors() {
 		e.lanes[h.Name] = semaphore.NewWeighted(int64(max(o.Parallelism, 1)))
 	}
 	return e
 }
-
-// observe looks at the fleet; callers at the same moment share one look. It takes no longer than the caller's context
-// allows.
-func (e *Engine) observe(ctx context.Context) (machine.Observation, error) {
-	ch := e.observing.DoChan(fleetKey, func() (any, error) {
-		// The look is shared: it must not end with the context of the caller that happened to come first.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTimeout)
-		defer cancel()
-		return e.fleet.Observe(ctx), nil
-	})
-	select {
-	case r := <-ch:
-		o := r.Val.(machine.Observation)
-		return o, seenTwice(o)
-	case <-ctx.Done():
-		return machine.Observation{}, context.Cause(ctx)
-	}
-}
-
-// seenTwice refuses a configuration in which one host has two names: each VM would count twice, and half of them as
-// too many.
-func seenTwice(o machine.Observation) error {
-	seen := map[string]machine.Machine{}
-	for _, m := range o.Machines {
-		if other, ok := seen[m.UUID]; ok {
-			return &Failure{
-				Err:    fmt.Errorf("the hypervisors %q and %q both have the VM %q (UUID %s)", other.Hypervisor, m.Hypervisor, m.Name, m.UUID),
-				Cause:  "both names lead to the same host, or the VM was migrated and its definition left behind.",
-				Remedy: "name each host once in the provider's hypervisors, or undefine the copy that does not run.",
-			}
-		}
-		seen[m.UUID] = m
-	}
-	return nil
-}
-
-// fleetKey is the one thing that is observed.
-const fleetKey = "fleet"
-
-// changed makes the next observation a new one: a look that is under way may have passed by what was changed.
-func (e *Engine) changed() { e.observing.Forget(fleetKey) }
 
 // Waits bounds the waits inside one node's making or removal.
 type Waits struct {
@@ -96,7 +57,8 @@ type Waits struct {
 	Stop time.Duration
 }
 
-// The default timeouts of the operations. Create and Update hold a node's three waits twice, since a node that fails
+// The default timeouts of the operations, those of Create and Update for each node that is made after another one, as
+// servers are. They hold a node's three waits twice, since a node that fails
 // is replaced once. They do not hold the queue of a hypervisor that has to make more nodes than it may at once.
 const (
 	DefaultCreateTimeout = 60 * time.Minute
@@ -105,11 +67,8 @@ const (
 	DefaultDeleteTimeout = 20 * time.Minute
 )
 
-const (
-	observeTimeout = 2 * time.Minute
-	// attempts is how often a node is tried: it is replaced once.
-	attempts = 2
-)
+// attempts is how often a node is tried: it is replaced once.
+const attempts = 2
 
 // WaitsWithin divides an operation's timeout into the waits inside: a shorter timeout shortens each of them.
 func WaitsWithin(timeout time.Duration) Waits {

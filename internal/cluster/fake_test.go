@@ -11,7 +11,9 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
+	"maps"
 	"math/big"
 	"strings"
 	"sync"
@@ -50,6 +52,8 @@ type world struct {
 	kubeconfig  []byte
 	// silentAgents is how many of the next agent calls find nobody.
 	silentAgents int
+	// noVote: servers register before they have a vote in etcd, or the label that tells of their member.
+	noVote bool
 	// staleNodes: a start does not reach the API.
 	staleNodes bool
 	// duringDefine runs while a domain is defined.
@@ -57,9 +61,22 @@ type world struct {
 	// unreadable VMs are seen, but their records are not.
 	unreadable map[string]error
 	deleteErr  error
-	// observed counts the looks, observing runs in each.
-	observed  int
+	// surveyed counts the surveys, observing runs in each; described counts the records that were read.
+	surveyed  int
 	observing func()
+	described int
+	// cpus and memoryMiB are what each hypervisor has, freeMiB what its storage pool has left.
+	cpus, memoryMiB, freeMiB int
+	// left are the servers whose members were taken out of etcd, in turn.
+	left []string
+	// asked is the last request that was checked.
+	asked machine.Request
+	// waiting are the VMs that wait for their turn.
+	waiting map[string]bool
+	// written are the files written in guests, by node.
+	written map[string]string
+	// log lists starts, readiness of servers and removals of members in their order.
+	log []string
 }
 
 // fakeGuest overrides how the guests of one node name behave, for the first `times` VMs of that name.
@@ -78,16 +95,18 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t),
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20,
 	}
 	for _, h := range hosts {
-		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true})
+		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
 	}
 	return w
 }
 
 func (w *world) engine() *Engine {
-	return New(w, func([]byte) (Kube, error) { return fakeKube{w}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
+	e := New(w, func([]byte) (Kube, error) { return fakeKube{w}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
+	e.watch.age = 0 // what a test does behind the engine's back is to be seen at once
+	return e
 }
 
 func (w *world) names() string {
@@ -122,18 +141,23 @@ func (w *world) vanish(name string) {
 
 func (w *world) Hypervisors() []Hypervisor { return w.hosts }
 
-func (w *world) Observe(context.Context) machine.Observation {
+func (w *world) Survey(context.Context) machine.Survey {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.observed++
-	o := machine.Observation{Unreachable: w.unreachable}
+	w.surveyed++
+	o := machine.Survey{Hosts: map[string]machine.Host{}, Unreachable: maps.Clone(w.unreachable)}
+	for _, h := range w.hosts {
+		if w.unreachable[h.Name] == nil {
+			o.Hosts[h.Name] = machine.Host{CPUs: w.cpus, MemoryMiB: w.memoryMiB}
+		}
+	}
 	for _, id := range sortedKeys(w.machines) {
-		switch m := w.machines[id]; {
-		case w.unreachable[m.Hypervisor] != nil:
-		case w.unreadable[id] != nil:
-			o.Unreadable = append(o.Unreadable, machine.Unreadable{Hypervisor: m.Hypervisor, Name: m.Name, UUID: id, Err: w.unreadable[id]})
-		default:
-			o.Machines = append(o.Machines, m)
+		m := w.machines[id]
+		if h, ok := o.Hosts[m.Hypervisor]; ok {
+			h.Domains = append(h.Domains, machine.Domain{
+				Name: m.Name, UUID: id, Power: m.Power, VCPUs: m.Record.Shape.VCPUs, MemoryMiB: m.Record.Shape.MemoryMiB,
+			})
+			o.Hosts[m.Hypervisor] = h
 		}
 	}
 	if w.observing != nil {
@@ -144,8 +168,31 @@ func (w *world) Observe(context.Context) machine.Observation {
 	return o
 }
 
-func (w *world) Check(_ context.Context, r machine.Request) ([]machine.Problem, error) {
-	return w.problems, w.unreachable[r.Hypervisor]
+func (w *world) Describe(_ context.Context, hypervisor string, uuids []string) (machines []machine.Machine, unreadable []machine.Unreadable, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.unreachable[hypervisor]; err != nil {
+		return nil, nil, err
+	}
+	for _, id := range uuids {
+		w.described++
+		m, ok := w.machines[id]
+		switch {
+		case !ok || m.Hypervisor != hypervisor || m.Record.ClusterID == "":
+		case w.unreadable[id] != nil:
+			unreadable = append(unreadable, machine.Unreadable{Hypervisor: hypervisor, Name: m.Name, UUID: id, Err: w.unreadable[id]})
+		default:
+			machines = append(machines, m)
+		}
+	}
+	return machines, unreadable, nil
+}
+
+func (w *world) Check(_ context.Context, r machine.Request) (machine.Site, []machine.Problem, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = r
+	return machine.Site{Store: r.Hypervisor + "/" + r.StoragePool, FreeMiB: w.freeMiB}, w.problems, w.unreachable[r.Hypervisor]
 }
 
 func (w *world) Define(ctx context.Context, s machine.Spec) error {
@@ -187,20 +234,34 @@ func (w *world) Start(_ context.Context, m machine.Machine) error {
 	w.started[m.Name]++
 	m.Power = machine.Running
 	w.machines[m.UUID] = m
-	g := w.guest(m)
+	w.log = append(w.log, "start "+m.Name)
 	if w.staleNodes {
 		return nil
 	}
+	if seed := w.seeds[m.UUID]; bytes.Contains(seed, []byte("TURN_SECONDS")) && !bytes.Contains(seed, []byte("TURN_SECONDS='0'")) {
+		w.waiting[m.UUID] = true
+		return nil
+	}
+	w.register(m)
+	return nil
+}
+
+// register makes the Node object of a VM whose k3s starts.
+func (w *world) register(m machine.Machine) {
+	g := w.guest(m)
 	w.nodes[m.Name] = Node{
 		Name: m.Name, Ready: !g.notReady, Reason: "KubeletNotReady", Message: "cni plugin not initialized", K3sVersion: testVersion,
 		InternalIP: address(m), BootID: fmt.Sprint(m.Name, " boot ", w.started[m.Name]),
+		Etcd: m.Record.Role == record.Server && !w.noVote, Voter: m.Record.Role == record.Server && !w.noVote,
 	}
-	return nil
 }
 
 func (w *world) SetRecord(_ context.Context, m machine.Machine, r record.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if m.Record.Phase == record.Creating && r.Phase == record.Joined {
+		w.log = append(w.log, "joined "+m.Name)
+	}
 	m.Record = r
 	w.machines[m.UUID] = m
 	return nil
@@ -237,7 +298,13 @@ func (w *world) guest(m machine.Machine) fakeGuest {
 }
 
 func address(m machine.Machine) string {
-	return fmt.Sprintf("192.0.2.%d", len(m.Name)*8+m.Record.Ordinal)
+	if m.Name == "c-cp-1" {
+		return "192.0.2.49"
+	}
+	h := fnv.New32a()
+	h.Write([]byte(m.Name))
+	sum := h.Sum(nil)
+	return fmt.Sprintf("198.%d.%d.%d", 18+sum[0]%2, sum[1], sum[2])
 }
 
 type guestOf struct {
@@ -283,6 +350,11 @@ func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
 		if b.marker != "" {
 			return []byte(strings.ReplaceAll(b.marker, "UUID", g.m.UUID)), nil
 		}
+		g.w.mu.Lock()
+		defer g.w.mu.Unlock()
+		if g.w.waiting[g.m.UUID] {
+			return fmt.Appendf(nil, `{"instance":%q,"state":"waiting","step":"turn","rc":0}`, g.m.UUID), nil
+		}
 		return fmt.Appendf(nil, `{"instance":%q,"state":"done","step":"start","rc":0}`, g.m.UUID), nil
 	case "/proc/sys/kernel/random/boot_id":
 		return fmt.Appendf(nil, "%s boot %d\n", g.m.Name, g.w.started[g.m.Name]), nil
@@ -294,7 +366,22 @@ func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (g guestOf) Run(context.Context, string, ...string) ([]byte, error) {
+func (g guestOf) WriteFile(_ context.Context, _ string, content []byte) error {
+	b := g.behaviour()
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	g.w.written[g.m.Name] = string(content)
+	return b.ping
+}
+
+func (g guestOf) Run(_ context.Context, program string, args ...string) ([]byte, error) {
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if program == "/usr/bin/install" && args[len(args)-1] == k3s.TurnPath && g.w.waiting[g.m.UUID] {
+		g.w.log = append(g.w.log, "turn of "+g.m.Name)
+		delete(g.w.waiting, g.m.UUID)
+		g.w.register(g.m)
+	}
 	return []byte("a line of the journal\n"), nil
 }
 
@@ -318,6 +405,20 @@ func (k fakeKube) DeleteNode(_ context.Context, name string) error {
 	k.w.forgotten = append(k.w.forgotten, name)
 	delete(k.w.nodes, name)
 	return k.w.apiDown
+}
+
+func (k fakeKube) LeaveEtcd(_ context.Context, name string) (bool, error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	n, ok := k.w.nodes[name]
+	if !ok || !n.Etcd {
+		return true, k.w.apiDown
+	}
+	n.Etcd, n.Voter = false, false
+	k.w.nodes[name] = n
+	k.w.left = append(k.w.left, name)
+	k.w.log = append(k.w.log, "left "+name)
+	return true, k.w.apiDown
 }
 
 var errNoAgent = fmt.Errorf("guest-ping: %w", guestagent.ErrNotConnected)

@@ -16,6 +16,8 @@ type Action string
 
 // The actions, in the order in which a node meets them.
 const (
+	// Leave takes a server's member out of the cluster's etcd.
+	Leave Action = "leave"
 	// Forget deletes the Node object and the node-password secret of that name.
 	Forget Action = "forget"
 	// Define writes the domain with its record, Clone makes its disk, Seed its cloud-init seed.
@@ -24,6 +26,8 @@ const (
 	Seed   Action = "seed"
 	// Start powers the VM on.
 	Start Action = "start"
+	// Admit gives a server that has been prepared its configuration, and lets it join.
+	Admit Action = "admit"
 	// Agent waits for the guest agent and an address, Bootstrap for the end of the bootstrap in the guest, Ready for
 	// the Node object to be Ready at the wanted version.
 	Agent     Action = "agent"
@@ -31,6 +35,8 @@ const (
 	Ready     Action = "ready"
 	// Seal takes the secrets off the seed and records that the node has joined.
 	Seal Action = "seal"
+	// Configure gives a server that runs its changed settings, and restarts k3s in it.
+	Configure Action = "configure"
 	// Stop powers the VM off, Delete removes it with its volumes.
 	Stop   Action = "stop"
 	Delete Action = "delete"
@@ -71,6 +77,8 @@ func (p Plan) String() string {
 type group struct {
 	// want is the wanted number of nodes.
 	want int
+	// planned is what a plan has promised, nil where there is no such promise.
+	planned Assignment
 	// base is the record of a new node; its ordinal and volumes are filled in.
 	base record.Record
 	// machines are the VMs of the group that were observed.
@@ -83,59 +91,142 @@ type group struct {
 	registered []string
 	// ready tells which nodes are Ready; nil where the API was not asked.
 	ready map[string]bool
-	// hosts are the hypervisors that can take a new node, with the number of nodes of the cluster there.
-	hosts map[string]int
+	// overcommit is that of each hypervisor.
+	overcommit map[string]machine.Overcommit
 	// identity makes the UUID of a new VM.
 	identity func() string
 }
 
-// plan compares what is wanted with what is, and lists what has to be done.
+// choice is what becomes of a group's nodes.
+type choice struct {
+	// keep stay, surplus go although nothing is wrong with them, and broken because their making did not come to an end.
+	keep, surplus, broken []machine.Machine
+	// held are the names of nodes that were not seen and may stand all the same; lost those that are gone.
+	held []NodeStatus
+	lost []NodeStatus
+	// stay is where the nodes stand that are kept or held.
+	stay Assignment
+	// fresh are the ordinals of new nodes.
+	fresh []int
+}
+
+// on counts the nodes that stay on a hypervisor.
+func (c choice) on(hypervisor string) int {
+	n := 0
+	for _, host := range c.stay {
+		if host == hypervisor {
+			n++
+		}
+	}
+	return n
+}
+
+// choose compares what is wanted with what is.
 //
 // A VM that is still in phase creating was left by an apply that failed or was killed: it is made anew, since nothing
-// tells how far its guest came. Nodes of which nothing can be said count as present and are not touched.
-func (g group) plan() (Plan, error) {
-	var clean, remove, nodes []Lane
-	taken := map[int]bool{}
-
-	var keep []machine.Machine
+// tells how far its guest came. Nodes of which nothing can be said count as present and are not touched. Where a plan
+// has promised which nodes there will be, those and no others are.
+func (g group) choose() (choice, error) {
+	var c choice
 	for _, m := range g.machines {
-		switch {
-		case m.Record.Phase == record.Joined:
-			keep = append(keep, m)
-		case m.Power == machine.Stopped:
-			clean = append(clean, Lane{m, g.removal()})
-		default:
-			// It is stopped first, or its guest could still register after its Node object was deleted.
-			clean = append(clean, Lane{m, g.removal(Stop)})
+		if m.Record.Phase == record.Joined {
+			c.keep = append(c.keep, m)
+		} else {
+			c.broken = append(c.broken, m)
 		}
 	}
-	held, lost := g.withheld()
-	for _, name := range held {
-		taken[g.ordinal(name)] = true
-	}
-	for _, n := range lost {
-		actions := []Action{Delete}
-		if !g.stands(n.Name) && g.base.Role == record.Agent {
-			// A successor's Node object must stay. The volumes go first: if the VM turns out to be there and not ours,
-			// nothing else was touched.
-			actions = append(actions, Forget)
+	c.held, c.lost = g.withheld()
+	if g.planned != nil {
+		if err := g.unchanged(c); err != nil {
+			return choice{}, err
 		}
-		clean = append(clean, Lane{g.leftover(n), actions})
 	}
-
-	surplus := len(keep) + len(held) - g.want
-	if surplus > len(keep) {
-		return nil, fmt.Errorf("%d nodes have to go, but nothing can be said of %s: their hypervisors do not answer, or their records cannot be read",
-			surplus, strings.Join(held, ", "))
+	surplus := len(c.keep) + len(c.held) - g.want
+	if surplus > len(c.keep) {
+		return choice{}, fmt.Errorf("%d nodes have to go, but nothing can be said of %s: their hypervisors do not answer, or their records cannot be read",
+			surplus, strings.Join(namesOf(c.held), ", "))
 	}
-	g.sortForRemoval(keep)
+	g.sortForRemoval(c.keep)
 	for ; surplus > 0; surplus-- {
-		remove = append(remove, Lane{keep[0], g.removal(Stop)})
-		keep = keep[1:]
+		c.surplus = append(c.surplus, c.keep[0])
+		c.keep = c.keep[1:]
 	}
-
-	for _, m := range keep {
+	slices.SortFunc(c.keep, func(a, b machine.Machine) int { return cmp.Compare(a.Record.Ordinal, b.Record.Ordinal) })
+	taken := map[int]bool{}
+	for _, m := range c.keep {
 		taken[m.Record.Ordinal] = true
+	}
+	for _, n := range c.held {
+		taken[ordinalOf(g.base, n.Name)] = true
+	}
+	for ordinal := 1; len(c.keep)+len(c.held)+len(c.fresh) < g.want; ordinal++ {
+		_, promised := g.planned[record.ShortName(g.base.Pool, ordinal)]
+		if !taken[ordinal] && (promised || g.planned == nil) {
+			c.fresh = append(c.fresh, ordinal)
+		}
+	}
+	c.stay = g.standing(c)
+	return c, g.keepsQuorum(c)
+}
+
+// unchanged makes sure that what was seen still fits what a plan promised.
+func (g group) unchanged(c choice) error {
+	changed := func(format string, args ...any) error {
+		return &Failure{Err: fmt.Errorf("this is not as it was when it was planned: "+format, args...), Remedy: "plan and apply again."}
+	}
+	if len(g.planned) != g.want {
+		return changed("%d nodes were planned and %d are wanted", len(g.planned), g.want)
+	}
+	for _, m := range c.keep {
+		host, stays := g.planned[m.Record.ShortName()]
+		p, known := g.prior[m.Name]
+		switch {
+		case stays && host != m.Hypervisor:
+			return changed("the node %s stands on hypervisor %q, not %q", m.Name, m.Hypervisor, host)
+		case !stays && (!known || p.UUID != m.UUID):
+			return changed("there is a node %s on hypervisor %q", m.Name, m.Hypervisor)
+		}
+	}
+	for _, n := range c.held {
+		if _, stays := g.planned[record.ShortName(g.base.Pool, ordinalOf(g.base, n.Name))]; !stays {
+			return changed("the node %s has to go, and nothing can be said of it", n.Name)
+		}
+	}
+	return nil
+}
+
+// standing is where the nodes stand that stay.
+func (g group) standing(c choice) Assignment {
+	a := Assignment{}
+	for _, m := range c.keep {
+		a[m.Record.ShortName()] = m.Hypervisor
+	}
+	for _, n := range c.held {
+		if n.Hypervisor != "" {
+			a[record.ShortName(g.base.Pool, ordinalOf(g.base, n.Name))] = n.Hypervisor
+		}
+	}
+	return a
+}
+
+// plan lists what has to be done so that the choice becomes true. New nodes go to their places.
+func (g group) plan(c choice, places Assignment) (Plan, error) {
+	var clean, remove, nodes, fresh []Lane
+	for _, m := range c.broken {
+		if m.Power == machine.Stopped {
+			clean = append(clean, Lane{m, g.removal(c)})
+			continue
+		}
+		// It is stopped first, or its guest could still register after its Node object was deleted.
+		clean = append(clean, Lane{m, g.removal(c, Stop)})
+	}
+	for _, n := range c.lost {
+		clean = append(clean, Lane{g.leftover(n), g.oblivion(c, n)})
+	}
+	for _, m := range c.surplus {
+		remove = append(remove, Lane{m, g.farewell()})
+	}
+	for _, m := range c.keep {
 		switch {
 		case m.Power != machine.Running:
 			nodes = append(nodes, Lane{m, []Action{Start, Agent, Ready}})
@@ -143,42 +234,83 @@ func (g group) plan() (Plan, error) {
 			nodes = append(nodes, Lane{m, []Action{Ready}})
 		}
 	}
-	fresh, err := g.fresh(g.want-len(keep)-len(held), taken)
-	if err != nil {
-		return nil, err
-	}
-	nodes = append(nodes, fresh...)
-
-	var p Plan
-	for _, s := range []Stage{{"clean", clean}, {"remove", remove}, {"nodes", nodes}} {
-		if len(s.Lanes) == 0 {
-			continue
+	for _, ordinal := range c.fresh {
+		host, ok := places[record.ShortName(g.base.Pool, ordinal)]
+		if !ok {
+			return nil, fmt.Errorf("no hypervisor can take a new node")
 		}
-		slices.SortFunc(s.Lanes, func(a, b Lane) int {
-			return cmp.Compare(a.Machine.Record.Ordinal, b.Machine.Record.Ordinal)
-		})
-		p = append(p, s)
+		fresh = append(fresh, Lane{g.newMachine(ordinal, host), nil})
 	}
+	if g.base.Role == record.Server {
+		return g.serverPlan(c, nodes, clean, remove, fresh), nil
+	}
+	for _, l := range fresh {
+		nodes = append(nodes, Lane{l.Machine, creation(record.Agent, true)})
+	}
+	var p Plan
+	p.side("clean", clean)
+	p.side("remove", remove)
+	p.side("nodes", nodes)
 	return p, nil
 }
 
-// removal lists the actions that end a node. A server is the API itself: there is nobody to forget it.
-func (g group) removal(before ...Action) []Action {
-	if g.base.Role == record.Agent {
+// side adds a stage whose lanes run side by side; file adds a stage for each lane.
+func (p *Plan) side(name string, lanes []Lane) {
+	if len(lanes) == 0 {
+		return
+	}
+	slices.SortFunc(lanes, byOrdinal)
+	*p = append(*p, Stage{name, lanes})
+}
+
+func (p *Plan) file(name string, lanes []Lane) {
+	slices.SortFunc(lanes, byOrdinal)
+	for _, l := range lanes {
+		*p = append(*p, Stage{name, []Lane{l}})
+	}
+}
+
+func byOrdinal(a, b Lane) int { return cmp.Compare(a.Machine.Record.Ordinal, b.Machine.Record.Ordinal) }
+
+// removal lists the actions that end a node whose making did not come to its end.
+func (g group) removal(c choice, before ...Action) []Action {
+	switch {
+	case g.base.Role == record.Agent:
 		before = append(before, Forget)
+	case len(c.keep) > 0: // Without another server there is no API that could forget it.
+		before = append(before, Leave, Forget)
 	}
 	return append(before, Delete)
 }
 
-// withheld lists the nodes that were not seen: those that may stand where nobody answered, by name, and those that are
-// lost. While a hypervisor is silent, a node that only the cluster's API knows may stand there too.
-func (g group) withheld() (held []string, lost []NodeStatus) {
+// oblivion lists the actions that end a node whose VM is gone. The Node object of a successor must stay.
+func (g group) oblivion(c choice, n NodeStatus) []Action {
+	switch {
+	case g.stands(n.Name), g.base.Role == record.Server && len(c.keep) == 0:
+		return []Action{Delete}
+	case g.base.Role == record.Agent:
+		// The volumes go first: if the VM turns out to be there and not ours, nothing else was touched.
+		return []Action{Delete, Forget}
+	}
+	return []Action{Leave, Delete, Forget}
+}
+
+// farewell lists the actions that end a node with which nothing is wrong.
+func (g group) farewell() []Action {
+	if g.base.Role == record.Server {
+		return []Action{Leave, Stop, Forget, Delete}
+	}
+	return []Action{Stop, Forget, Delete}
+}
+
+// withheld lists the nodes that were not seen: those that may stand where nobody answered, and those that are lost. While a hypervisor is silent, a node that only the cluster's API knows may stand there too.
+func (g group) withheld() (held, lost []NodeStatus) {
 	for _, name := range sortedKeys(g.prior) {
 		n := g.prior[name]
 		switch seen := slices.ContainsFunc(g.machines, func(m machine.Machine) bool { return m.UUID == n.UUID }); {
 		case seen || n.UUID == "":
 		case g.silence.of(n) != nil:
-			held = append(held, name)
+			held = append(held, n)
 		default:
 			lost = append(lost, n)
 		}
@@ -188,8 +320,8 @@ func (g group) withheld() (held []string, lost []NodeStatus) {
 	}
 	for _, name := range g.registered {
 		_, known := g.prior[name]
-		if !known && g.ordinal(name) > 0 && !g.stands(name) {
-			held = append(held, name)
+		if !known && ordinalOf(g.base, name) > 0 && !g.stands(name) {
+			held = append(held, NodeStatus{Name: name})
 		}
 	}
 	return held, lost
@@ -203,14 +335,14 @@ func (g group) stands(name string) bool {
 // leftover is the machine of a node whose domain is gone: its volumes may still be there.
 func (g group) leftover(n NodeStatus) machine.Machine {
 	r := g.base
-	r.Ordinal = g.ordinal(n.Name)
+	r.Ordinal = ordinalOf(g.base, n.Name)
 	r.Volumes = volumes(n.Name, n.UUID, r.Shape.StoragePool)
 	return machine.Machine{Hypervisor: n.Hypervisor, Name: n.Name, UUID: n.UUID, MAC: n.MAC, Power: machine.Stopped, Record: r}
 }
 
-// ordinal is the number in the name of one of the group's nodes, and 0 for another name.
-func (g group) ordinal(name string) int {
-	number, ok := strings.CutPrefix(name, fmt.Sprintf("%s-%s-", g.base.ClusterName, g.base.Pool))
+// ordinalOf is the number in the name of one of the nodes of a group, and 0 for another name.
+func ordinalOf(base record.Record, name string) int {
+	number, ok := strings.CutPrefix(name, fmt.Sprintf("%s-%s-", base.ClusterName, base.Pool))
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 1 || strconv.Itoa(n) != number {
 		return 0
@@ -218,7 +350,8 @@ func (g group) ordinal(name string) int {
 	return n
 }
 
-// sortForRemoval puts first what goes first: nodes that do not run or are not Ready, then the highest ordinal.
+// sortForRemoval puts first what goes first: nodes that the plan does not promise, then those that do not run or are not
+// Ready, then the highest ordinal.
 func (g group) sortForRemoval(ms []machine.Machine) {
 	healthy := func(m machine.Machine) int {
 		if m.Power == machine.Running && (g.ready == nil || g.ready[m.Name]) {
@@ -226,28 +359,24 @@ func (g group) sortForRemoval(ms []machine.Machine) {
 		}
 		return 0
 	}
+	promised := func(m machine.Machine) int {
+		if _, ok := g.planned[m.Record.ShortName()]; ok {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(ms, func(a, b machine.Machine) int {
-		return cmp.Or(cmp.Compare(healthy(a), healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
+		return cmp.Or(cmp.Compare(promised(a), promised(b)), cmp.Compare(healthy(a), healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
 	})
 }
 
-// fresh makes n new nodes on the lowest free ordinals.
-func (g group) fresh(n int, taken map[int]bool) ([]Lane, error) {
-	if n <= 0 {
-		return nil, nil
+// readyBefore is what the state knows of the nodes' readiness.
+func (g group) readyBefore() map[string]bool {
+	ready := map[string]bool{}
+	for _, m := range g.machines {
+		ready[m.Name] = g.prior[m.Name].State != NodeNotReady
 	}
-	if len(g.hosts) == 0 {
-		return nil, fmt.Errorf("no hypervisor can take a new node")
-	}
-	var lanes []Lane
-	hosts := spread(g.hosts, n)
-	for ordinal := 1; len(lanes) < n; ordinal++ {
-		if taken[ordinal] {
-			continue
-		}
-		lanes = append(lanes, Lane{g.newMachine(ordinal, hosts[len(lanes)]), creation(g.base.Role)})
-	}
-	return lanes, nil
+	return ready
 }
 
 // newMachine gives a node that does not exist yet its identity.
@@ -260,12 +389,15 @@ func (g group) newMachine(ordinal int, host string) machine.Machine {
 	return machine.Machine{Hypervisor: host, Name: name, UUID: id, MAC: macOf(id), Power: machine.Stopped, Record: r}
 }
 
-// creation lists the actions of a new node. A new agent may meet the Node object of a namesake, which would refuse its
-// node password; a first server meets no API.
-func creation(role record.Role) []Action {
+// creation lists the actions of a new node. One that comes to a cluster that lives may meet the Node object of a
+// namesake, which would refuse its node password, and a server the member of a namesake.
+func creation(role record.Role, living bool) []Action {
 	actions := []Action{Define, Clone, Seed, Start, Agent, Bootstrap, Ready, Seal}
-	if role == record.Agent {
+	switch {
+	case role == record.Agent:
 		return append([]Action{Forget}, actions...)
+	case living:
+		return append([]Action{Leave, Forget}, actions...)
 	}
 	return actions
 }
@@ -284,20 +416,11 @@ func macOf(uuid string) string {
 	return fmt.Sprintf("52:54:00:%s:%s:%s", tail[0:2], tail[2:4], tail[4:6])
 }
 
-// spread puts n nodes on hosts, each on the one that has the fewest, ties by name.
-func spread(hosts map[string]int, n int) []string {
-	load := map[string]int{}
-	names := make([]string, 0, len(hosts))
-	for name, nodes := range hosts {
-		load[name] = nodes
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	out := make([]string, 0, n)
-	for range n {
-		best := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(load[a], load[b]) })
-		load[best]++
-		out = append(out, best)
+// namesOf lists the names of nodes.
+func namesOf(nodes []NodeStatus) []string {
+	out := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		out = append(out, n.Name)
 	}
 	return out
 }

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,17 +21,31 @@ func testGroup(role record.Role, want int, hosts ...string) group {
 	}
 	n := 0
 	g := group{
-		want: want, hosts: map[string]int{}, silence: silence{configured: map[string]bool{"a": true, "b": true}},
+		want: want, silence: silence{configured: map[string]bool{"a": true, "b": true}},
 		base: record.Record{ClusterID: "id", ClusterName: "c", Pool: pool, Role: role, Shape: record.Shape{StoragePool: "ssd"}},
 		identity: func() string {
 			n++
 			return fmt.Sprintf("00000000-0000-0000-0000-%012d", n)
 		},
 	}
-	for _, h := range hosts {
-		g.hosts[h] = 0
-	}
+	slices.Sort(hosts)
+	g.base.Placement.Hosts = hosts // where placed puts new nodes
 	return g
+}
+
+// placed plans a group whose new nodes go to its hosts in turn.
+func placed(g group) (Plan, error) {
+	c, err := g.choose()
+	if err != nil {
+		return nil, err
+	}
+	places := Assignment{}
+	for i, ordinal := range c.fresh {
+		if hosts := g.base.Placement.Hosts; len(hosts) > 0 {
+			places[record.ShortName(g.base.Pool, ordinal)] = hosts[i%len(hosts)]
+		}
+	}
+	return g.plan(c, places)
 }
 
 // with adds machines, each written as "ordinal@host", with a suffix ! for stopped and ? for still creating.
@@ -85,7 +101,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"a first server meets no API that could forget it": {
 			testGroup(record.Server, 1, "a"), `
-nodes
+join
   c-cp-1@a: define clone seed start agent bootstrap ready seal
 `},
 		"a new pool": {
@@ -94,7 +110,7 @@ nodes
   c-w-1@a: ` + fresh + `
   c-w-2@a: ` + fresh + `
 `},
-		"new nodes go where the fewest are, ties by name": {
+		"new nodes go to their places": {
 			testGroup(record.Agent, 3, "b", "a"), `
 nodes
   c-w-1@a: ` + fresh + `
@@ -168,7 +184,7 @@ nodes
 			testGroup(record.Server, 1, "a").with("1@a?"), `
 clean
   c-cp-1@a: stop delete
-nodes
+join
   c-cp-1@a: define clone seed start agent bootstrap ready seal
 `},
 		"a node on a silent hypervisor counts as present and is not touched": {
@@ -184,6 +200,69 @@ nodes
 			withUnreadable(testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@a"), "uuid-of-c-w-2"), "\n"},
 		"a node on a hypervisor that left the configuration is not touched": {
 			testGroup(record.Agent, 2, "a").with("1@a").knew("1@a", "2@x"), "\n"},
+		"three servers: prepared side by side, then joined one after the other": {
+			testGroup(record.Server, 3, "a", "b"), `
+boot
+  c-cp-1@a: define clone seed start agent bootstrap ready seal
+  c-cp-2@b: define clone seed start agent bootstrap
+  c-cp-3@a: define clone seed start agent bootstrap
+join
+  c-cp-2@b: leave forget admit bootstrap ready seal
+join
+  c-cp-3@a: leave forget admit bootstrap ready seal
+`},
+		"a lost server of three: its member goes before its successor comes": {
+			testGroup(record.Server, 3, "a", "b").with("1@a", "3@a").knew("1@a", "2@b", "3@a"), `
+clean
+  c-cp-2@b: leave delete forget
+join
+  c-cp-2@a: leave forget define clone seed start agent bootstrap ready seal
+`},
+		"servers that stopped are started before anything else": {
+			testGroup(record.Server, 3, "a", "b").with("1@a!", "3@a").knew("1@a", "2@b", "3@a"), `
+start
+  c-cp-1@a: start agent ready
+clean
+  c-cp-2@b: leave delete forget
+join
+  c-cp-2@a: leave forget define clone seed start agent bootstrap ready seal
+`},
+		"a half-made server of three is no namesake of its successor": {
+			testGroup(record.Server, 3, "a").with("1@a", "2@b?"), `
+clean
+  c-cp-2@b: stop leave forget delete
+boot
+  c-cp-2@a: define clone seed start agent bootstrap
+  c-cp-3@a: define clone seed start agent bootstrap
+join
+  c-cp-2@a: leave forget admit bootstrap ready seal
+join
+  c-cp-3@a: leave forget admit bootstrap ready seal
+`},
+		"servers leave one after the other": {
+			testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a"), `
+remove
+  c-cp-2@b: leave stop forget delete
+remove
+  c-cp-3@a: leave stop forget delete
+`},
+		"another name for the certificate": {
+			configured(testGroup(record.Server, 3, "a").with("1@a", "2@b", "3@a")), `
+configure
+  c-cp-1@a: configure ready
+configure
+  c-cp-3@a: configure ready
+`},
+		"the nodes that a plan promised, and no others": {
+			planned(testGroup(record.Agent, 2, "a").with("1@a", "2@a", "3@a").knew("1@a", "2@a", "3@a"), Assignment{"w-1": "a", "w-3": "a"}), `
+remove
+  c-w-2@a: stop forget delete
+`},
+		"the ordinal that a plan promised": {
+			planned(testGroup(record.Agent, 2, "a").with("3@a").knew("3@a"), Assignment{"w-3": "a", "w-5": "a"}), `
+nodes
+  c-w-5@a: ` + fresh + `
+`},
 		"scale down spares a node on a silent hypervisor": {
 			withSilent(testGroup(record.Agent, 1, "a").with("1@a").knew("1@a", "2@b"), "b"), `
 remove
@@ -191,7 +270,7 @@ remove
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := tc.group.plan()
+			p, err := placed(tc.group)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,6 +304,21 @@ func withSilent(g group, host string) group {
 	return g
 }
 
+func planned(g group, a Assignment) group {
+	g.planned = a
+	return g
+}
+
+// configured wants another endpoint than all servers have but the second.
+func configured(g group) group {
+	g.base.Cluster = &record.Cluster{Endpoint: "lb.example"}
+	for i := range g.machines {
+		g.machines[i].Record.Cluster = &record.Cluster{}
+	}
+	g.machines[1].Record.Cluster = g.base.Cluster
+	return g
+}
+
 func TestPlanRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		group group
@@ -234,9 +328,21 @@ func TestPlanRefuses(t *testing.T) {
 		"the nodes that have to go are out of reach": {
 			withSilent(testGroup(record.Agent, 0, "a").knew("1@b"), "b"), "nothing can be said of c-w-1",
 		},
+		"two of three servers are lost": {
+			testGroup(record.Server, 3, "a").with("1@a").knew("1@a", "2@a", "3@a"), "2 of 3 servers are gone (c-cp-2, c-cp-3): the servers have no quorum",
+		},
+		"a node that nobody planned": {
+			planned(testGroup(record.Agent, 1, "a").with("1@a", "2@a").knew("1@a"), Assignment{"w-1": "a"}), `there is a node c-w-2 on hypervisor "a"`,
+		},
+		"a node that came back elsewhere": {
+			planned(testGroup(record.Agent, 1, "a").with("1@b").knew("1@b"), Assignment{"w-1": "a"}), `the node c-w-1 stands on hypervisor "b", not "a"`,
+		},
+		"a node to be removed fell silent": {
+			planned(withSilent(testGroup(record.Agent, 1, "a").with("1@a").knew("1@a", "2@b"), "b"), Assignment{"w-1": "a"}), "c-w-2 has to go",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := tc.group.plan(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := placed(tc.group); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
 		})
@@ -251,7 +357,7 @@ func TestNewMachine(t *testing.T) {
 		Hypervisor: "a", Name: "c-w-3", UUID: "00000000-0000-0000-0000-000000000001", MAC: "52:54:00:00:00:01", Power: machine.Stopped,
 		Record: record.Record{
 			ClusterID: "id", ClusterName: "c", Pool: "w", Role: record.Agent, Ordinal: 3, Phase: record.Creating,
-			Shape: record.Shape{StoragePool: "ssd"},
+			Shape: record.Shape{StoragePool: "ssd"}, Placement: record.Placement{Hosts: []string{"a"}},
 			Volumes: []record.Volume{
 				{Pool: "ssd", Name: "c-w-3-00000000.qcow2"}, {Pool: "ssd", Name: "c-w-3-00000000-seed.iso"},
 			},
@@ -262,10 +368,35 @@ func TestNewMachine(t *testing.T) {
 	}
 }
 
+// A member of etcd goes only while the others can do without it.
+func TestSpare(t *testing.T) {
+	up := func(name string) Node { return Node{Name: name, Etcd: true, Ready: true, Voter: true} }
+	down, learner := Node{Name: "b", Etcd: true}, Node{Name: "b", Etcd: true, Ready: true}
+	agent := Node{Name: "w", Ready: true}
+	for name, tc := range map[string]struct {
+		nodes []Node
+		want  error
+	}{
+		"one of three":                  {[]Node{up("x"), up("a"), up("b"), agent}, nil},
+		"one of two":                    {[]Node{up("x"), up("a")}, nil},
+		"a dead one of three":           {[]Node{{Name: "x", Etcd: true}, up("a"), up("b")}, nil},
+		"another is down":               {[]Node{up("x"), up("a"), down}, ErrNoQuorum},
+		"another has no vote yet":       {[]Node{up("x"), up("a"), learner}, errNotReady},
+		"the last one":                  {[]Node{up("x"), agent}, ErrNoQuorum},
+		"it is no member":               {[]Node{{Name: "x", Ready: true}, up("a"), down}, nil},
+		"it has no Node object":         {[]Node{up("a"), down}, nil},
+		"the other of two does not run": {[]Node{up("x"), down}, ErrNoQuorum},
+	} {
+		if err := spare(tc.nodes, "x"); !errors.Is(err, tc.want) || tc.want == nil && err != nil {
+			t.Errorf("%s: got %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
 func TestOrdinal(t *testing.T) {
 	g := testGroup(record.Agent, 1)
 	for name, want := range map[string]int{"c-w-1": 1, "c-w-12": 12, "c-w-0": 0, "c-w-01": 0, "c-w-": 0, "c-w-1x": 0, "c-cp-1": 0, "3prod-w-1": 0} {
-		if got := g.ordinal(name); got != want {
+		if got := ordinalOf(g.base, name); got != want {
 			t.Errorf("%s: got %d, want %d", name, got, want)
 		}
 	}

@@ -13,14 +13,19 @@ import (
 type Fleet interface {
 	// Hypervisors lists the configured hypervisors by name; Schedulable says whether new nodes may go there.
 	Hypervisors() []Hypervisor
-	// Observe looks at all hypervisors in parallel. It never fails as a whole.
-	Observe(ctx context.Context) machine.Observation
-	// Check returns every reason why the request cannot be met, or machine.ErrUnreachable.
-	Check(ctx context.Context, r machine.Request) ([]machine.Problem, error)
+	// Survey looks at all hypervisors in parallel, with a constant number of calls for each. It never fails as a whole.
+	Survey(ctx context.Context) machine.Survey
+	// Describe reads the records of VMs on one hypervisor, by UUID. VMs that are not ours, or are gone by then, are not
+	// among what it returns. The error is machine.ErrUnreachable where the hypervisor does not answer.
+	Describe(ctx context.Context, hypervisor string, uuids []string) ([]machine.Machine, []machine.Unreadable, error)
+	// Check returns what the hypervisor offers for the request and every reason why it cannot be met, or
+	// machine.ErrUnreachable.
+	Check(ctx context.Context, r machine.Request) (machine.Site, []machine.Problem, error)
 	// Define writes the domain with its record; nothing else exists of the VM before that. Where the record names no
-	// template, the fleet writes into it which one the hypervisor has, and SetRecord keeps that.
+	// template, the fleet writes into it which one the VM's disk is made from, and SetRecord keeps that.
 	Define(ctx context.Context, s machine.Spec) error
-	// CloneDisk makes the root volume from the template and grows it.
+	// CloneDisk makes the root volume from the template, which it first brings to the VM's storage pool where that
+	// lacks it, and grows it.
 	CloneDisk(ctx context.Context, s machine.Spec) error
 	// WriteSeed writes the cloud-init seed, over an older one if there is one.
 	WriteSeed(ctx context.Context, m machine.Machine, iso []byte) error
@@ -50,8 +55,13 @@ type Kube interface {
 	Ready(ctx context.Context) error
 	// Nodes lists all Node objects.
 	Nodes(ctx context.Context) ([]Node, error)
-	// DeleteNode removes the Node object and its node-password secret; ones that are gone are no error.
+	// DeleteNode removes the Node object and its node-password secret, and returns when they are gone; ones that are gone
+	// already are no error.
 	DeleteNode(ctx context.Context, name string) error
+	// LeaveEtcd asks for the removal of a server's member from the cluster's etcd, and reports whether it is out: asking
+	// again is how its end is waited for. A Node that is gone or was no member is out. While etcd refuses, it is not out
+	// and the request is made anew by the next call.
+	LeaveEtcd(ctx context.Context, name string) (out bool, err error)
 }
 
 // Node is a Node object, as far as the pipeline looks at it.
@@ -63,6 +73,9 @@ type Node struct {
 	Message    string
 	K3sVersion string
 	InternalIP string
+	// Etcd: the node runs a member of the cluster's etcd; Voter: that member has a vote, and is no learner any more.
+	Etcd  bool
+	Voter bool
 	// BootID is the boot of the machine that the kubelet last reported from.
 	BootID string
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
@@ -19,12 +20,9 @@ import (
 // apiReadTimeout bounds what a refresh waits for a cluster's API: a cluster that is down must not hold up a plan.
 const apiReadTimeout = 20 * time.Second
 
-// errUnconfigured is why nodes on a hypervisor that left the provider's configuration are unknown.
-var errUnconfigured = errors.New("it is not in the provider's configuration")
-
 // FindCluster returns the spec of the one cluster with that id or name.
 func (e *Engine) FindCluster(ctx context.Context, idOrName string) (Spec, error) {
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, scope{})
 	if err != nil {
 		return Spec{}, err
 	}
@@ -55,7 +53,7 @@ func (e *Engine) FindPool(ctx context.Context, id string) (PoolSpec, error) {
 	if err != nil {
 		return PoolSpec{}, err
 	}
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofCluster(spec.Name))
 	if err != nil {
 		return PoolSpec{}, err
 	}
@@ -69,7 +67,7 @@ func (e *Engine) FindPool(ctx context.Context, id string) (PoolSpec, error) {
 // ReadCluster returns a cluster as it is. What cannot be asked keeps the values of spec and prior, and so does the wanted
 // number of servers. The error is ErrGone where every hypervisor answered and none has a server of the cluster.
 func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State, error) {
-	o, err := e.observe(ctx)
+	o, err := e.observe(ctx, ofGroups(spec.Name, record.ServerPool).vouch(prior, serverRecord(spec)))
 	if err != nil {
 		return State{Spec: spec, Nodes: prior}, err
 	}
@@ -86,16 +84,47 @@ func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State
 	}
 	a := e.askAPI(ctx, machines)
 	s := State{Spec: spec, Nodes: nodesOf(servers, prior, quiet, a)}
-	if a.door != nil {
-		s.Endpoint = a.door.kubeconfig.Endpoint
+	e.locate(ctx, servers, s.Nodes)
+	if a.door != nil || spec.Settings.Endpoint != "" {
+		s.Endpoint = e.apiURL(spec.ID, spec.Settings)
 	}
 	s.Status, s.Conditions = summarise(s.Nodes, quiet, a)
 	return s, nil
 }
 
+// locateTimeout bounds the question where a server is that the API does not tell of.
+const locateTimeout = 5 * time.Second
+
+// locate asks servers for their address that run and are not Ready: k3s does not come up on one whose address has changed,
+// so the API cannot tell the new one.
+func (e *Engine) locate(ctx context.Context, servers []machine.Machine, nodes Nodes) {
+	ctx, cancel := context.WithTimeout(ctx, locateTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, m := range servers {
+		n := nodes[m.Name]
+		if m.Power != machine.Running || m.Record.Phase != record.Joined || n.State == NodeReady {
+			continue
+		}
+		wg.Go(func() {
+			addresses, err := e.fleet.Guest(m).Addresses(ctx, m.MAC)
+			if err != nil || len(addresses) == 0 || slices.Contains(addresses, n.IP) {
+				return
+			}
+			n.IP = addresses[0]
+			mu.Lock()
+			defer mu.Unlock()
+			nodes[m.Name] = n
+		})
+	}
+	wg.Wait()
+}
+
 // ReadPool returns a node pool as it is; see ReadCluster. The error is ErrGone where nothing is left of the cluster.
 func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (PoolState, error) {
-	o, err := e.observe(ctx)
+	name := cmp.Or(e.nameOf(spec.ClusterID), clusterOf(prior, spec.Name))
+	o, err := e.observe(ctx, ofGroups(name, record.ServerPool, spec.Name).vouch(prior, poolRecord(spec, name)))
 	if err != nil {
 		return PoolState{Spec: spec, Nodes: prior}, err
 	}
@@ -116,10 +145,22 @@ func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (Pool
 	return PoolState{Spec: spec, Nodes: nodesOf(pool, prior, quiet, e.askAPI(ctx, machines))}, nil
 }
 
+// clusterOf is the name of a cluster as the nodes of one of its pools have it, "" where there are none.
+func clusterOf(nodes Nodes, pool string) string {
+	for name := range nodes {
+		if i := strings.LastIndex(name, "-"+pool+"-"); i > 0 {
+			return name[:i]
+		}
+	}
+	return ""
+}
+
 // specOf reads a cluster's spec from the records of its servers.
 func specOf(servers []machine.Machine) Spec {
 	r := servers[0].Record
-	return Spec{ID: r.ClusterID, Name: r.ClusterName, Settings: clusterSettings(servers), Servers: len(servers), Shape: r.Shape}
+	return Spec{
+		ID: r.ClusterID, Name: r.ClusterName, Settings: clusterSettings(servers), Servers: len(servers), Shape: r.Shape, Placement: r.Placement,
+	}
 }
 
 // poolSpecOf reads a pool's shape from the record of its first node; without one it stays as it is.
@@ -132,50 +173,10 @@ func poolSpecOf(spec PoolSpec, o machine.Observation) PoolSpec {
 		}
 		spec.Nodes++
 		if first == 0 || m.Record.Ordinal < first {
-			first, spec.Shape = m.Record.Ordinal, m.Record.Shape
+			first, spec.Shape, spec.Placement = m.Record.Ordinal, m.Record.Shape, m.Record.Placement
 		}
 	}
 	return spec
-}
-
-// silence is what nothing can be said of: the nodes on hypervisors that did not answer or that the configuration does not
-// name any more, and VMs whose record cannot be read. What is silent is not gone.
-type silence struct {
-	configured map[string]bool
-	// hosts are the configured hypervisors that did not answer, vms the unreadable VMs by UUID.
-	hosts, vms map[string]error
-}
-
-func (e *Engine) silenceOf(o machine.Observation) silence {
-	s := silence{configured: map[string]bool{}, hosts: o.Unreachable, vms: map[string]error{}}
-	for _, h := range e.fleet.Hypervisors() {
-		s.configured[h.Name] = true
-	}
-	for _, u := range o.Unreadable {
-		s.vms[u.UUID] = u.Err
-	}
-	return s
-}
-
-// of returns the reason why nothing can be said of a node that was not seen, nil where it is gone.
-func (s silence) of(n NodeStatus) error {
-	if err := s.hosts[n.Hypervisor]; err != nil {
-		return fmt.Errorf("hypervisor %q: %w", n.Hypervisor, err)
-	}
-	if !s.configured[n.Hypervisor] {
-		return fmt.Errorf("hypervisor %q: %w", n.Hypervisor, errUnconfigured)
-	}
-	return s.vms[n.UUID]
-}
-
-// covers reports whether nodes that were not seen may stand all the same: some of these, or ones that nobody knows of.
-func (s silence) covers(nodes Nodes) bool {
-	for _, n := range nodes {
-		if s.of(n) != nil {
-			return true
-		}
-	}
-	return len(s.hosts) > 0
 }
 
 // answer is what a cluster's API said.
@@ -313,7 +314,11 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Kubeconfig reads the kubeconfig of a cluster anew from one of its servers.
 func (e *Engine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconfig, error) {
-	o, err := e.observe(ctx)
+	s := scope{}
+	if name := e.nameOf(clusterID); name != "" {
+		s = ofGroups(name, record.ServerPool)
+	}
+	o, err := e.observe(ctx, s)
 	if err != nil {
 		return k3s.Kubeconfig{}, err
 	}
@@ -336,19 +341,19 @@ func (e *Engine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconf
 	if err != nil {
 		return k3s.Kubeconfig{}, explainAgent(err)
 	}
-	return d.kubeconfig, checkCertificate(ctx, d)
+	servers := serversOf(machines)
+	exported, err := d.export(servers[0].Record.ClusterName, clusterSettings(servers))
+	if err != nil {
+		return k3s.Kubeconfig{}, err
+	}
+	return exported, e.checkCertificate(ctx, exported)
 }
-
-// certificateTimeout bounds the one handshake that proves a kubeconfig.
-const certificateTimeout = 5 * time.Second
 
 // checkCertificate makes sure that the API's certificate is valid for the address in the kubeconfig. An API that does
 // not answer now is no error: the kubeconfig is right all the same.
-func checkCertificate(ctx context.Context, d *door) error {
-	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
-	defer cancel()
+func (e *Engine) checkCertificate(ctx context.Context, kubeconfig k3s.Kubeconfig) error {
 	var bad x509.HostnameError
-	if !errors.As(d.kube.Ready(ctx), &bad) {
+	if !errors.As(e.answers(ctx, kubeconfig), &bad) {
 		return nil
 	}
 	names := slices.Clone(bad.Certificate.DNSNames)
@@ -357,7 +362,7 @@ func checkCertificate(ctx context.Context, d *door) error {
 	}
 	return &Failure{
 		Err:    fmt.Errorf("the certificate of the cluster's API is not valid for %s; it is for %s", bad.Host, strings.Join(names, ", ")),
-		Cause:  "the server has another address than when k3s was started in it.",
-		Remedy: "give the server a fixed address in the network's DHCP, and restart k3s in it.",
+		Cause:  "the server has another address than when k3s was started in it, or something else answers at the cluster's endpoint.",
+		Remedy: "give the servers fixed addresses in the network's DHCP and restart k3s in them, or correct endpoint and tls_sans.",
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
@@ -43,6 +44,7 @@ func (r *run) plan(ctx context.Context, p Plan) error {
 		errs := make([]error, len(stage.Lanes))
 		var wg sync.WaitGroup
 		for i, lane := range stage.Lanes {
+			lane.Machine = r.present(lane.Machine)
 			wg.Go(func() { errs[i] = r.inTurn(ctx, lane) })
 		}
 		wg.Wait()
@@ -68,17 +70,43 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 			return nil
 		}
 		var f *Failure
-		replace := attempt < attempts && errors.As(err, &f) && f.replaceable && slices.Contains(lane.Actions, Define) && ctx.Err() == nil
+		old := lane.Machine
+		replace := attempt < attempts && errors.As(err, &f) && f.replaceable && slices.Contains(lane.Actions, Bootstrap) && ctx.Err() == nil
 		if !replace {
-			return nodeError(lane.Machine.Name, lane.Machine.Hypervisor, err)
+			return nodeError(old.Name, old.Hypervisor, err)
 		}
-		tflog.Warn(ctx, "node failed, replacing it once", r.fields(lane.Machine, map[string]any{"error": err.Error()}))
-		if err := r.lane(ctx, Lane{lane.Machine, []Action{Delete}}); err != nil {
-			return nodeError(lane.Machine.Name, lane.Machine.Hypervisor, err)
+		tflog.Warn(ctx, "node failed, replacing it once", r.fields(old, map[string]any{"error": err.Error()}))
+		last := []Action{Delete}
+		if slices.Contains(lane.Actions, Leave) {
+			last = []Action{Stop, Leave, Forget, Delete} // It may have become a member of etcd.
 		}
-		g := group{base: lane.Machine.Record, identity: NewID}
-		lane.Machine = g.newMachine(lane.Machine.Record.Ordinal, lane.Machine.Hypervisor)
+		if err := r.lane(ctx, Lane{old, last}); err != nil {
+			return nodeError(old.Name, old.Hypervisor, err)
+		}
+		g := group{base: old.Record, identity: NewID}
+		lane.Machine = g.newMachine(old.Record.Ordinal, old.Hypervisor)
+		if slices.Contains(lane.Actions, Admit) {
+			lane.Actions = creation(old.Record.Role, true) // Its turn is now.
+		}
 	}
+}
+
+// present returns a machine as it is by now: an earlier stage may have replaced it.
+func (r *run) present(m machine.Machine) machine.Machine {
+	for _, p := range r.all() {
+		if p.Name == m.Name && p.Record.ClusterID == m.Record.ClusterID && p.Record.Phase == record.Creating && m.Record.Phase == record.Creating {
+			return p
+		}
+	}
+	return m
+}
+
+// living reports whether the cluster has a server that has joined: without one there is no API, and the next server
+// starts the cluster.
+func (r *run) living() bool {
+	return slices.ContainsFunc(r.all(), func(m machine.Machine) bool {
+		return m.Record.Role == record.Server && m.Record.Phase == record.Joined
+	})
 }
 
 // lane runs one node's actions in order.
@@ -122,6 +150,8 @@ func (r *run) fields(m machine.Machine, more map[string]any) map[string]any {
 func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 	fleet, m := r.engine.fleet, &lane.Machine
 	switch action {
+	case Leave:
+		return r.leave(ctx, *m)
 	case Forget:
 		return r.forget(ctx, *m)
 	case Define:
@@ -129,12 +159,13 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		if err == nil || ctx.Err() != nil {
 			// A call that was given up may still come to its end.
 			r.put(*m)
+			r.engine.book.madeVM(*m)
 		}
 		return err
 	case Clone:
 		return fleet.CloneDisk(ctx, r.spec(*m))
 	case Seed:
-		return r.seed(ctx, *m)
+		return r.seed(ctx, *m, lane.waits())
 	case Start:
 		if err := fleet.Start(ctx, *m); err != nil {
 			return err
@@ -144,8 +175,10 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		return nil
 	case Agent:
 		return r.awaitAgent(ctx, *m)
+	case Admit:
+		return r.admit(ctx, *m)
 	case Bootstrap:
-		return r.awaitBootstrap(ctx, *m)
+		return r.awaitBootstrap(ctx, *m, lane.waits())
 	case Ready:
 		err := r.awaitReady(ctx, *m, slices.Contains(lane.Actions, Start) && !slices.Contains(lane.Actions, Define))
 		if err == nil {
@@ -154,6 +187,8 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		return err
 	case Seal:
 		return r.seal(ctx, m)
+	case Configure:
+		return r.configure(ctx, m)
 	case Stop:
 		if err := fleet.Stop(ctx, *m, r.waits.Stop); err != nil {
 			return err
@@ -163,9 +198,13 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		return nil
 	case Delete:
 		if err := fleet.Delete(ctx, *m); err != nil {
+			// What is left of it is no node any more.
+			m.Record.Phase = record.Creating
+			r.replace(*m)
 			return err
 		}
 		r.drop(*m)
+		r.engine.book.removedVM(*m)
 		return nil
 	}
 	return fmt.Errorf("unknown action %q", action)
@@ -191,6 +230,41 @@ func (r *run) forget(ctx context.Context, m machine.Machine) error {
 	}
 	if err := r.insist(ctx, forget); err != nil {
 		return fmt.Errorf("remove its Node object: %w", err)
+	}
+	return nil
+}
+
+// leave takes a server's member out of etcd, unless etcd could not go on without it.
+func (r *run) leave(ctx context.Context, m machine.Machine) error {
+	wctx, cancel := within(ctx, r.waits.Agent)
+	defer cancel()
+	var last error
+	err := poll(wctx, func(ctx context.Context) (out bool, err error) {
+		last = r.withAPI(ctx, func(k Kube) error {
+			nodes, err := k.Nodes(ctx)
+			if err != nil {
+				return err
+			}
+			if err := spare(nodes, m.Name); err != nil {
+				return err
+			}
+			out, err = k.LeaveEtcd(ctx, m.Name)
+			return err
+		})
+		if errors.Is(last, ErrNoQuorum) {
+			return false, last
+		}
+		return out && last == nil, nil
+	})
+	switch {
+	case err == nil, errors.Is(err, ErrNoQuorum):
+	case errors.Is(err, errWait) && last != nil:
+		err = last
+	case errors.Is(err, errWait):
+		err = fmt.Errorf("waited %s, and etcd has not let it go", r.waits.Agent)
+	}
+	if err != nil {
+		return fmt.Errorf("take it out of etcd: %w", err)
 	}
 	return nil
 }
@@ -232,17 +306,57 @@ func (r *run) seal(ctx context.Context, m *machine.Machine) error {
 	return nil
 }
 
-// put and drop keep the list of the cluster's machines.
+// configure gives a server that runs the names of its certificate, and restarts k3s in it.
+func (r *run) configure(ctx context.Context, m *machine.Machine) error {
+	guest := r.engine.fleet.Guest(*m)
+	sans, err := certificateNames(r.settings)
+	if err != nil {
+		return err
+	}
+	text, err := k3s.TLSSANsYAML(sans)
+	if err != nil {
+		return err
+	}
+	if err := r.write(ctx, *m, k3s.TLSSANsPath, text); err != nil {
+		return fmt.Errorf("write the names of its certificate: %w", explainAgent(err))
+	}
+	// systemd itself waits without limit for a server that does not come up.
+	limit := fmt.Sprintf("%.0f", r.waits.Ready.Seconds())
+	if _, err := guest.Run(ctx, "/usr/bin/timeout", limit, "systemctl", "restart", k3s.Server.Unit()); err != nil {
+		return fmt.Errorf("restart k3s: %w", explainAgent(err))
+	}
+	rec := m.Record
+	settings := r.settings
+	rec.Cluster = &settings
+	if err := r.engine.fleet.SetRecord(ctx, *m, rec); err != nil {
+		return fmt.Errorf("record its settings: %w", err)
+	}
+	m.Record = rec
+	r.put(*m)
+	return nil
+}
+
+// put, replace and drop keep the list of the cluster's machines.
 func (r *run) put(m machine.Machine) {
+	if r.replace(m) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.machines = append(r.machines, m)
+}
+
+// replace changes a machine of the list, and reports whether it is there.
+func (r *run) replace(m machine.Machine) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.machines {
 		if r.machines[i].UUID == m.UUID {
 			r.machines[i] = m
-			return
+			return true
 		}
 	}
-	r.machines = append(r.machines, m)
+	return false
 }
 
 func (r *run) drop(gone machine.Machine) {
@@ -266,7 +380,7 @@ func (r *run) nodes(prior Nodes, pool string) Nodes {
 	}
 	for _, m := range machines {
 		n := statusOf(m)
-		if p, ok := prior[m.Name]; ok && p.UUID == m.UUID {
+		if p, ok := prior[m.Name]; ok && p.UUID == m.UUID && m.Record.Phase == record.Joined {
 			n = p
 		}
 		if r.up[m.UUID] {
@@ -309,7 +423,7 @@ func (r *run) withAPI(ctx context.Context, f func(Kube) error) error {
 	return last
 }
 
-// joinInfo returns what agents need to join; it is read once for a run.
+// joinInfo returns what nodes need to join; it is read once for a run.
 func (r *run) joinInfo(ctx context.Context) (join, error) {
 	r.joining.Lock()
 	defer r.joining.Unlock()
@@ -317,7 +431,7 @@ func (r *run) joinInfo(ctx context.Context) (join, error) {
 		return *r.join, nil
 	}
 	err := r.insist(ctx, func(ctx context.Context) error {
-		j, err := r.engine.joinInfo(ctx, r.all())
+		j, err := r.engine.joinInfo(ctx, r.all(), r.settings)
 		if err == nil {
 			r.join = &j
 		}

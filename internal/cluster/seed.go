@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cloudinit"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
@@ -10,27 +11,37 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
+// turnTimeout bounds in the guest what a prepared server waits for its turn. The apply that prepared it is long over then.
+const turnTimeout = 6 * time.Hour
+
 // seed builds a node's cloud-init seed and writes it to its volume. The guest begins no new download in the last two
-// thirds of the wait for its bootstrap, so that a failure is mostly told by the one who saw it.
-func (r *run) seed(ctx context.Context, m machine.Machine) error {
+// thirds of the wait for its bootstrap, so that a failure is mostly told by the one who saw it. A server that waits for its
+// turn gets its configuration with that.
+func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 	version, err := k3s.ParseVersion(r.settings.K3sVersion)
 	if err != nil {
 		return err
 	}
-	config, err := r.k3sConfig(ctx, m, version)
-	if err != nil {
-		return err
+	bootstrap := k3s.Bootstrap{
+		Instance: m.UUID, Role: roleOf(m), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
+		Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3),
+	}
+	var files []cloudinit.File
+	if waits {
+		bootstrap.Turn = turnTimeout
+	} else {
+		config, err := r.k3sConfig(ctx, m, version)
+		if err != nil {
+			return err
+		}
+		files = append(files, cloudinit.File{Path: k3s.ConfigPath, Mode: 0o600, Content: config})
 	}
 	user := cloudinit.UserData{
 		Hostname: m.Name,
-		Files: []cloudinit.File{
-			{Path: k3s.ConfigPath, Mode: 0o600, Content: config},
-			{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(k3s.Bootstrap{
-				Instance: m.UUID, Role: roleOf(m), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
-				Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3),
-			})},
-			{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())},
-		},
+		Files: append(files,
+			cloudinit.File{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(bootstrap)},
+			cloudinit.File{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())},
+		),
 		Commands:          [][]string{{"/bin/sh", k3s.BootstrapPath}},
 		SSHAuthorizedKeys: r.settings.SSHAuthorizedKeys,
 	}
@@ -45,17 +56,79 @@ func (r *run) seed(ctx context.Context, m machine.Machine) error {
 	return r.engine.fleet.WriteSeed(ctx, m, iso)
 }
 
-// k3sConfig builds a node's config.yaml. A first server gets a new token; agents get the one that the server wrote,
-// which pins the cluster's CA.
+// admit gives a prepared server its configuration, and then its turn.
+func (r *run) admit(ctx context.Context, m machine.Machine) error {
+	version, err := k3s.ParseVersion(r.settings.K3sVersion)
+	if err != nil {
+		return err
+	}
+	config, err := r.k3sConfig(ctx, m, version)
+	if err != nil {
+		return err
+	}
+	err = r.insist(ctx, func(ctx context.Context) error {
+		if err := r.write(ctx, m, k3s.ConfigPath, config); err != nil {
+			return err
+		}
+		return r.write(ctx, m, k3s.TurnPath, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("give it its configuration: %w", explainAgent(err))
+	}
+	return nil
+}
+
+// write makes a file in a guest that only root may read. The agent itself would make one that every user may write.
+func (r *run) write(ctx context.Context, m machine.Machine, path string, content []byte) error {
+	guest := r.engine.fleet.Guest(m)
+	if _, err := guest.Run(ctx, "/usr/bin/install", "-D", "-m", "0600", "/dev/null", path); err != nil {
+		return err
+	}
+	if len(content) == 0 {
+		return nil
+	}
+	return guest.WriteFile(ctx, path, content)
+}
+
+// k3sConfig builds a node's config.yaml. The server that starts a cluster gets a new token; all others get the one that a
+// server wrote, which pins the cluster's CA.
 func (r *run) k3sConfig(ctx context.Context, m machine.Machine, version k3s.Version) ([]byte, error) {
-	if m.Record.Role == record.Agent {
-		j, err := r.joinInfo(ctx)
-		if err != nil {
+	var j join
+	if m.Record.Role == record.Agent || r.living() {
+		var err error
+		if j, err = r.joinInfo(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if m.Record.Role == record.Agent {
 		return k3s.AgentConfig{NodeName: m.Name, ServerURL: j.url, Token: j.token}.YAML()
 	}
-	return k3s.ServerConfig{Version: version, NodeName: m.Name, Token: k3s.NewSecret()}.YAML()
+	if j.url == "" {
+		j.token = k3s.NewSecret()
+	}
+	sans, err := certificateNames(r.settings)
+	if err != nil {
+		return nil, err
+	}
+	return k3s.ServerConfig{Version: version, NodeName: m.Name, Token: j.token, ServerURL: j.url, TLSSANs: sans}.YAML()
+}
+
+// certificateNames are the names that the certificate of the API is valid for beside the servers' own.
+func certificateNames(settings record.Cluster) ([]string, error) {
+	if settings.Endpoint == "" {
+		return settings.TLSSANs, nil
+	}
+	_, host, err := k3s.ServerURL(settings.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's endpoint: %w", err)
+	}
+	names := []string{host}
+	for _, n := range settings.TLSSANs {
+		if n != host {
+			names = append(names, n)
+		}
+	}
+	return names, nil
 }
 
 func roleOf(m machine.Machine) k3s.Role {

@@ -16,6 +16,10 @@ type Spec struct {
 	Settings record.Cluster
 	Servers  int
 	Shape    record.Shape
+	// Placement is the rule by which the servers are spread over the hypervisors.
+	Placement record.Placement
+	// Assignment is what a plan has promised; nil where it could promise nothing.
+	Assignment Assignment
 }
 
 // PoolSpec is a wanted node pool of agents.
@@ -24,6 +28,43 @@ type PoolSpec struct {
 	Name      string
 	Nodes     int
 	Shape     record.Shape
+	// Placement is the rule by which the nodes are spread over the hypervisors.
+	Placement record.Placement
+	// Assignment is what a plan has promised; nil where it could promise nothing.
+	Assignment Assignment
+}
+
+// Assignment tells on which hypervisor each node of a group stands, or is going to stand. The nodes go by their name
+// within the cluster (record.ShortName), which is known before the cluster is.
+type Assignment map[string]string
+
+// Review is what can be said of a wish before anything is changed.
+type Review struct {
+	// Problems are the reasons why it cannot be met, or, with machine.ErrUnreachable, could not be checked in full.
+	Problems []Problem
+	// Assignment is where the nodes of the group will stand, those that are there already included; nil where that
+	// cannot be told before the apply.
+	Assignment Assignment
+}
+
+// Resources is what nodes take of a hypervisor.
+type Resources struct {
+	VCPUs     int
+	MemoryMiB int
+	DiskGiB   int
+}
+
+// Footprint sums up what the nodes of an assignment take of each hypervisor.
+func Footprint(a Assignment, s record.Shape) map[string]Resources {
+	out := map[string]Resources{}
+	for _, host := range a {
+		r := out[host]
+		r.VCPUs += s.VCPUs
+		r.MemoryMiB += s.MemoryMiB
+		r.DiskGiB += s.DiskGiB
+		out[host] = r
+	}
+	return out
 }
 
 // NodeState is the state of a node in a few words.

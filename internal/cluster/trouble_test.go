@@ -20,9 +20,9 @@ var background = context.Background()
 func TestPoolTaken(t *testing.T) {
 	w := newWorld(t, "a")
 	e, _, p := up(t, w, 3)
-	problems, err := e.CheckPool(background, testPool(1), nil)
-	if err != nil || len(problems) != 1 || problems[0].Field != machine.FieldName {
-		t.Errorf("check: %v, %v", problems, err)
+	review, err := e.CheckPool(background, testPool(1), nil)
+	if err != nil || len(review.Problems) != 1 || review.Problems[0].Field != machine.FieldName {
+		t.Errorf("check: %v, %v", review, err)
 	}
 	if _, err := e.ApplyPool(background, testPool(1), nil, quick); err == nil || !strings.Contains(err.Error(), "import that pool as c/w") {
 		t.Errorf("apply: %v", err)
@@ -30,8 +30,8 @@ func TestPoolTaken(t *testing.T) {
 	if got := w.names(); got != "c-cp-1 c-w-1 c-w-2 c-w-3" {
 		t.Errorf("VMs: %s", got)
 	}
-	if problems, err := e.CheckPool(background, p.Spec, p.Nodes); err != nil || len(problems) > 0 {
-		t.Errorf("check of the same pool: %v, %v", problems, err)
+	if review, err := e.CheckPool(background, p.Spec, p.Nodes); err != nil || len(review.Problems) > 0 {
+		t.Errorf("check of the same pool: %v, %v", review, err)
 	}
 }
 
@@ -40,26 +40,26 @@ func TestReplacementIsReviewed(t *testing.T) {
 	w := newWorld(t, "a")
 	e, _, _ := up(t, w, 1)
 	w.problems = []machine.Problem{{Field: machine.FieldStoragePool, Err: machine.ErrNotFound}}
-	problems, err := e.CheckCluster(background, testSpec, nil)
-	if err != nil || len(problems) != 1 || problems[0].Field != machine.FieldStoragePool {
-		t.Errorf("cluster: %v, %v", problems, err)
+	review, err := e.CheckCluster(background, testSpec, nil)
+	if err != nil || len(review.Problems) != 1 || review.Problems[0].Field != machine.FieldStoragePool {
+		t.Errorf("cluster: %v, %v", review, err)
 	}
-	if problems, err = e.CheckPool(background, testPool(1), nil); err != nil || len(problems) != 2 || problems[0].Field != machine.FieldStoragePool {
-		t.Errorf("pool: %v, %v", problems, err)
+	if review, err = e.CheckPool(background, testPool(1), nil); err != nil || len(review.Problems) != 2 || review.Problems[0].Field != machine.FieldStoragePool {
+		t.Errorf("pool: %v, %v", review, err)
 	}
 }
 
 func TestPoolWithoutItsCluster(t *testing.T) {
 	w := newWorld(t, "a")
 	e := w.engine()
-	problems, err := e.CheckPool(background, testPool(1), nil)
-	if err != nil || len(problems) != 1 || problems[0].Field != machine.FieldCluster {
-		t.Errorf("%v, %v", problems, err)
+	review, err := e.CheckPool(background, testPool(1), nil)
+	if err != nil || len(review.Problems) != 1 || review.Problems[0].Field != machine.FieldCluster {
+		t.Errorf("%v, %v", review, err)
 	}
 	unknown := testPool(1)
 	unknown.ClusterID = ""
-	if problems, err := e.CheckPool(background, unknown, nil); err != nil || len(problems) > 0 {
-		t.Errorf("a cluster that is planned with it: %v, %v", problems, err)
+	if review, err := e.CheckPool(background, unknown, nil); err != nil || len(review.Problems) > 0 {
+		t.Errorf("a cluster that is planned with it: %v, %v", review, err)
 	}
 }
 
@@ -112,6 +112,7 @@ func TestRestartedNodeMustReport(t *testing.T) {
 func TestStaleLook(t *testing.T) {
 	w := newWorld(t, "a")
 	e, s, p := up(t, w, 1)
+	e.changed() // or the look would be shared with the apply before
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	w.observing = func() {
 		w.observing = nil
@@ -202,6 +203,16 @@ func TestUnreadableRecord(t *testing.T) {
 	w := newWorld(t, "a")
 	e, s, p := up(t, w, 1)
 	w.unreadable = map[string]error{p.Nodes["c-w-1"].UUID: record.ErrNewer, s.Nodes["c-cp-1"].UUID: record.ErrNewer}
+	// The state does not vouch for nodes that were unknown before, nor does another process for what this one has seen.
+	doubt := func(nodes Nodes) {
+		for name, n := range nodes {
+			n.State = NodeUnknown
+			nodes[name] = n
+		}
+	}
+	doubt(p.Nodes)
+	doubt(s.Nodes)
+	e.changed()
 	got, err := e.ReadPool(background, p.Spec, p.Nodes)
 	if err != nil || got.Nodes["c-w-1"].State != NodeUnknown {
 		t.Errorf("pool: %v, %v", got.Nodes, err)

@@ -104,9 +104,9 @@ func (r *run) claim(address, node string) error {
 	return nil
 }
 
-// awaitBootstrap waits for the marker that the bootstrap leaves in the guest. An agent's bootstrap is over when k3s was
-// told to start: whether it joins is seen on the Node.
-func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine) error {
+// awaitBootstrap waits for the marker that the bootstrap leaves in the guest. It is over when k3s was told to start: whether
+// the node joins is seen on the Node. That of a prepared server is over until its turn when it waits for that.
+func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine, prepared bool) error {
 	guest := r.engine.fleet.Guest(m)
 	wctx, cancel := within(ctx, r.waits.Bootstrap)
 	defer cancel()
@@ -127,6 +127,8 @@ func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine) error {
 		switch marker.State {
 		case k3s.MarkerDone:
 			return true, nil
+		case k3s.MarkerWaiting:
+			return prepared, nil
 		case k3s.MarkerFailed:
 			return false, bootstrapFailure(ctx, guest, marker)
 		}
@@ -189,6 +191,8 @@ func (r *run) checkReady(ctx context.Context, m machine.Machine, restarted bool)
 				return fmt.Errorf("%w: it has not reported since its VM was started", errNotReady)
 			case !n.Ready:
 				return fmt.Errorf("%w: %s: %s", errNotReady, n.Reason, n.Message)
+			case m.Record.Role == record.Server && !n.Voter: // the label that tells of the member may come later
+				return fmt.Errorf("%w: its member of etcd has no vote yet", errNotReady)
 			case n.K3sVersion != r.settings.K3sVersion:
 				return fmt.Errorf("%w at version %s: it runs %s", errNotReady, r.settings.K3sVersion, n.K3sVersion)
 			default:

@@ -34,6 +34,8 @@ const (
 	cmdInterfaces = "guest-network-get-interfaces"
 	cmdFileOpen   = "guest-file-open"
 	cmdFileRead   = "guest-file-read"
+	cmdFileWrite  = "guest-file-write"
+	cmdFileFlush  = "guest-file-flush"
 	cmdFileClose  = "guest-file-close"
 	cmdExec       = "guest-exec"
 	cmdExecStatus = "guest-exec-status"

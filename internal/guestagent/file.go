@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 )
 
 const (
-	// chunkSize is how much of a file is asked for at once: in base64 it stays well below the 4 MiB that libvirt's
+	// chunkSize is how much of a file is read or written at once: in base64 it stays well below the 4 MiB that libvirt's
 	// protocol carries in a string, and below the 10 MiB answer that breaks the agent's channel.
 	chunkSize = 1 << 20
 	// maxFileSize keeps a file that has no end from filling the memory.
@@ -31,12 +32,8 @@ func (a *Agent) ReadFile(ctx context.Context, path string) (_ []byte, err error)
 			err = &fs.PathError{Op: "read", Path: path, Err: err}
 		}
 	}()
-	var handle int64
-	open := struct {
-		Path string `json:"path"`
-		Mode string `json:"mode"`
-	}{path, "r"}
-	if err := a.command(ctx, cmdFileOpen, open, &handle); err != nil {
+	handle, err := a.openFile(ctx, path, "r")
+	if err != nil {
 		return nil, err
 	}
 	defer a.closeFile(ctx, handle)
@@ -66,12 +63,61 @@ func (a *Agent) ReadFile(ctx context.Context, path string) (_ []byte, err error)
 	}
 }
 
+// WriteFile puts content in the place of a file's. It is not atomic: where it fails, the file may hold a part. A missing
+// directory is fs.ErrNotExist.
+//
+// A file that is there keeps its mode. One that is new would be open to every user of the guest: the agent gives it mode
+// 0666 whatever its umask (safe_open_or_create in QEMU's qga/commands-posix.c). Make such a file with its mode first.
+func (a *Agent) WriteFile(ctx context.Context, path string, content []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = &fs.PathError{Op: "write", Path: path, Err: err}
+		}
+	}()
+	handle, err := a.openFile(ctx, path, "w")
+	if err != nil {
+		return err
+	}
+	defer a.closeFile(ctx, handle)
+
+	for chunk := range slices.Chunk(content, chunkSize) {
+		write := struct {
+			Handle int64  `json:"handle"`
+			Data   []byte `json:"buf-b64"`
+		}{handle, chunk}
+		var written struct {
+			Count int `json:"count"`
+		}
+		if err := a.command(ctx, cmdFileWrite, write, &written); err != nil {
+			return err
+		}
+		if written.Count != len(chunk) {
+			return fmt.Errorf("%s: of %d bytes the guest took %d", cmdFileWrite, len(chunk), written.Count)
+		}
+	}
+	// The agent buffers what it writes; a full disk may show only here.
+	return a.command(ctx, cmdFileFlush, fileHandle{handle}, nil)
+}
+
+// fileHandle is the argument of commands that need no more than an open file.
+type fileHandle struct {
+	Handle int64 `json:"handle"`
+}
+
+// openFile opens a file in one of fopen's modes.
+func (a *Agent) openFile(ctx context.Context, path, mode string) (handle int64, err error) {
+	open := struct {
+		Path string `json:"path"`
+		Mode string `json:"mode"`
+	}{path, mode}
+	err = a.command(ctx, cmdFileOpen, open, &handle)
+	return handle, err
+}
+
 // closeFile gives a handle back, which the agent keeps until its own end otherwise. Whether the guest still answers
-// does not alter what was read from it, so that there is no error to return.
+// does not alter what was read from it or flushed to it, so that there is no error to return.
 func (a *Agent) closeFile(ctx context.Context, handle int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = a.command(ctx, cmdFileClose, struct {
-		Handle int64 `json:"handle"`
-	}{handle}, nil)
+	_ = a.command(ctx, cmdFileClose, fileHandle{handle}, nil)
 }

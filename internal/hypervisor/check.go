@@ -11,65 +11,99 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
-// Check returns every reason why the VMs of a request cannot be made on its hypervisor. It starts the storage pool and
-// the network if they are inactive. The error is machine.ErrUnreachable where the hypervisor does not answer.
-func (f *Fleet) Check(ctx context.Context, r machine.Request) ([]machine.Problem, error) {
+// Check returns what a hypervisor offers for the VMs of a request, and every reason why they cannot be made there. It
+// starts the storage pool and the network if they are inactive. The error is machine.ErrUnreachable where the hypervisor
+// does not answer.
+func (f *Fleet) Check(ctx context.Context, r machine.Request) (machine.Site, []machine.Problem, error) {
 	h, err := f.host(r.Hypervisor)
 	if err != nil {
-		return nil, err
+		return machine.Site{}, nil, err
 	}
 	ctx, cancel := answering(ctx)
 	defer cancel()
-	return within(ctx, func() (problems []machine.Problem, err error) {
+	found, err := within(ctx, func() (found finding, err error) {
 		err = h.do(ctx, func(conn *libvirt.Connect) (err error) {
-			problems, err = f.check(ctx, h, conn, r)
+			found, err = f.check(ctx, h, conn, r)
 			return err
 		})
-		return problems, err
+		return found, err
 	})
+	return found.site, found.problems, err
 }
 
-func (f *Fleet) check(ctx context.Context, h *host, conn *libvirt.Connect, r machine.Request) ([]machine.Problem, error) {
-	problems := f.checkDisk(ctx, h, conn, r)
+// finding is what a check of one hypervisor has found.
+type finding struct {
+	site     machine.Site
+	problems []machine.Problem
+}
+
+func (f *Fleet) check(ctx context.Context, h *host, conn *libvirt.Connect, r machine.Request) (finding, error) {
+	found := f.checkStorage(ctx, h, conn, r)
 	if r.Network != "" {
 		if err := startNetwork(conn, r.Network); err != nil {
-			problems = append(problems, machine.Problem{Field: machine.FieldNetwork, Err: err})
+			found.problems = append(found.problems, machine.Problem{Field: machine.FieldNetwork, Err: err})
 		}
 	}
 	if r.Bridge != "" {
 		if err := checkBridge(conn, r.Bridge); err != nil {
-			problems = append(problems, machine.Problem{Field: machine.FieldBridge, Err: err})
+			found.problems = append(found.problems, machine.Problem{Field: machine.FieldBridge, Err: err})
 		}
 	}
 	names, err := checkNames(conn, r)
-	problems = append(problems, names...)
+	found.problems = append(found.problems, names...)
 	if err == nil {
 		err = context.Cause(ctx)
 	}
 	// A connection that broke meanwhile makes for problems that are none; h.do sees that for any error.
-	if err == nil && len(problems) > 0 {
+	if err == nil && len(found.problems) > 0 {
 		_, err = conn.GetLibVersion()
 		err = wrap(err, "ask for the version")
 	}
-	return problems, err
+	return found, err
 }
 
-// checkDisk looks at the storage pool, the template and the size of the disk. Without a pool there is no more to say.
-func (f *Fleet) checkDisk(ctx context.Context, h *host, conn *libvirt.Connect, r machine.Request) []machine.Problem {
+// checkStorage looks at the storage pool, the template and the size of the disk. Without a pool there is no more to say.
+func (f *Fleet) checkStorage(ctx context.Context, h *host, conn *libvirt.Connect, r machine.Request) (found finding) {
+	fail := func(field machine.Field, err error) finding {
+		found.problems = append(found.problems, machine.Problem{Field: field, Err: err})
+		return found
+	}
 	p, err := h.pool(conn, r.StoragePool)
 	if err != nil {
-		return []machine.Problem{{Field: machine.FieldStoragePool, Err: err}}
+		return fail(machine.FieldStoragePool, err)
 	}
 	defer p.free()
+	// libvirt counts what is free when it refreshes the pool.
+	if err := p.glance(); err != nil {
+		return fail(machine.FieldStoragePool, err)
+	}
+	room, err := p.room()
+	if err != nil {
+		return fail(machine.FieldStoragePool, err)
+	}
+	found.site.Store, found.site.FreeMiB = f.store(h, p), int(room/mib) //nolint:gosec // no storage is that large
 	t, err := f.findTemplate(ctx, h, conn, p)
 	if err != nil {
-		return []machine.Problem{{Field: machine.FieldTemplate, Err: err}}
+		return fail(machine.FieldTemplate, err)
 	}
-	defer t.free()
-	if err := t.fits(r.DiskGiB); err != nil {
-		return []machine.Problem{{Field: machine.FieldDisk, Err: err}}
+	if t.missing {
+		found.site.CopyMiB = int((t.allocation + mib - 1) / mib) //nolint:gosec // nor a template
 	}
-	return nil
+	if err := t.fits(r.DiskGiB, f.template.Volume); err != nil {
+		return fail(machine.FieldDisk, err)
+	}
+	return found
+}
+
+// store names the storage behind a pool, so that pools which share one have one name.
+func (f *Fleet) store(h *host, p *pool) string {
+	switch {
+	case p.source != "":
+		return p.source
+	case f.template.Shared && p.name == f.template.Pool:
+		return f.template.Hypervisor + "/" + p.name
+	}
+	return h.name + "/" + p.name
 }
 
 // checkNames looks for domains that stand under the names of new ones and do not belong to the cluster.

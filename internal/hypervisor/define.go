@@ -14,7 +14,7 @@ import (
 )
 
 // Define writes the domain with its record, and nothing else of the VM. Where the record names no template yet, the one
-// that this hypervisor has is written into it. A VM that has joined already is left as it is.
+// that the VM's disk is going to be made from is written into it. A VM that has joined already is left as it is.
 func (f *Fleet) Define(ctx context.Context, s machine.Spec) error {
 	return f.on(ctx, s.Hypervisor, "define the VM", func(ctx context.Context, h *host) error {
 		return h.do(ctx, func(conn *libvirt.Connect) error { return f.define(ctx, h, conn, s) })
@@ -41,7 +41,6 @@ func (f *Fleet) define(ctx context.Context, h *host, conn *libvirt.Connect, s ma
 		if err != nil {
 			return err
 		}
-		template.free()
 		s.Record.Template = template.ref
 	}
 	l := layout{poolPath: pool.path}

@@ -73,7 +73,7 @@ func TestDeleteOfATransientDomain(t *testing.T) {
 	m := machineOf(s)
 	m.Record.Volumes = nil // the domain's own record counts
 	must(t, f.Delete(t.Context(), m))
-	if o := f.Observe(t.Context()); len(o.Machines) != 0 {
+	if o := observe(t, f); len(o.Machines) != 0 {
 		t.Errorf("deleted, there is %+v", o)
 	}
 	if got := volumes(t, f, "hv-a", "vms"); len(got) != 0 {
@@ -119,7 +119,7 @@ func TestDeleteWithSnapshots(t *testing.T) {
 		return snapshot.Free()
 	})
 	must(t, f.Delete(t.Context(), machineOf(s)))
-	if o := f.Observe(t.Context()); len(o.Machines) != 0 {
+	if o := observe(t, f); len(o.Machines) != 0 {
 		t.Errorf("deleted, there is %+v", o)
 	}
 }

@@ -27,12 +27,21 @@ func lookup(found *libvirt.Domain, err error) (*domain, error) {
 	if err != nil {
 		return nil, wrap(err, "look for its domain")
 	}
+	d, err := identify(found)
+	if err != nil {
+		_ = found.Free()
+	}
+	return d, err
+}
+
+// identify reads the identity of a domain, without a call to the hypervisor.
+func identify(found *libvirt.Domain) (*domain, error) {
 	d := &domain{Domain: found}
+	var err error
 	if d.name, err = found.GetName(); err == nil {
 		d.uuid, err = found.GetUUIDString()
 	}
 	if err != nil {
-		d.free()
 		return nil, wrap(err, "read its name and UUID")
 	}
 	return d, nil
@@ -74,13 +83,18 @@ func (d *domain) power() (machine.Power, error) {
 	if err != nil {
 		return "", wrap(err, "read its state")
 	}
+	return powerOf(state), nil
+}
+
+// powerOf is the power state that libvirt's state of a domain stands for.
+func powerOf(state libvirt.DomainState) machine.Power {
 	switch state {
 	case libvirt.DOMAIN_RUNNING, libvirt.DOMAIN_BLOCKED, libvirt.DOMAIN_SHUTDOWN: // the last is on its way down
-		return machine.Running, nil
+		return machine.Running
 	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
-		return machine.Paused, nil
+		return machine.Paused
 	}
-	return machine.Stopped, nil
+	return machine.Stopped
 }
 
 // definition reads the XML; of a running domain, the live XML.

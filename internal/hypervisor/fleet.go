@@ -6,10 +6,12 @@
 package hypervisor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
@@ -22,14 +24,28 @@ type Config struct {
 	VirtType string
 	// Schedulable says whether new nodes may go there.
 	Schedulable bool
+	// Overcommit says how much more may be handed out than there is; zero fields mean machine.DefaultOvercommit.
+	Overcommit machine.Overcommit
 }
 
-// TemplateRef says where the golden image stands. A hypervisor has it in the storage pool of the new VM, under the same
-// volume name, or is itself the template's hypervisor.
+// overcommit is Overcommit with its defaults.
+func (c Config) overcommit() machine.Overcommit {
+	return machine.Overcommit{
+		CPU:    cmp.Or(c.Overcommit.CPU, machine.DefaultOvercommit.CPU),
+		Memory: cmp.Or(c.Overcommit.Memory, machine.DefaultOvercommit.Memory),
+		Disk:   cmp.Or(c.Overcommit.Disk, machine.DefaultOvercommit.Disk),
+	}
+}
+
+// TemplateRef says where the golden image is kept. A hypervisor that neither keeps it nor shares the storage it is kept in
+// gets a copy of it when it is first needed, in the storage pool of the VM.
 type TemplateRef struct {
 	Hypervisor string
 	Pool       string
 	Volume     string
+	// Shared: the pool is one storage that every hypervisor with a pool of that name sees. Network storage (pools of type
+	// netfs) is recognised without it.
+	Shared bool
 }
 
 // Fleet is the set of configured hypervisors. It is safe for concurrent use, and does nothing before it is asked to. Its
@@ -37,11 +53,15 @@ type TemplateRef struct {
 type Fleet struct {
 	hosts    map[string]*host
 	template TemplateRef
+	// fills are the copies of the template that are being made, by hypervisor and pool.
+	fills shares
+	// stall is how long a copy that somebody else makes may stand still before it counts as abandoned.
+	stall time.Duration
 }
 
 // New makes a Fleet. parallelism bounds the copying of whole disks on each hypervisor.
 func New(configs map[string]Config, template TemplateRef, parallelism int) *Fleet {
-	f := &Fleet{hosts: make(map[string]*host, len(configs)), template: template}
+	f := &Fleet{hosts: make(map[string]*host, len(configs)), template: template, stall: defaultStall}
 	for name, c := range configs {
 		f.hosts[name] = newHost(name, c, parallelism)
 	}
@@ -52,7 +72,8 @@ func New(configs map[string]Config, template TemplateRef, parallelism int) *Flee
 func (f *Fleet) Hypervisors() []machine.Hypervisor {
 	list := make([]machine.Hypervisor, 0, len(f.hosts))
 	for _, name := range slices.Sorted(maps.Keys(f.hosts)) {
-		list = append(list, machine.Hypervisor{Name: name, Schedulable: f.hosts[name].config.Schedulable})
+		c := f.hosts[name].config
+		list = append(list, machine.Hypervisor{Name: name, Schedulable: c.Schedulable, Overcommit: c.overcommit()})
 	}
 	return list
 }

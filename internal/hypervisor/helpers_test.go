@@ -3,8 +3,10 @@ package hypervisor
 import (
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +41,24 @@ func machineOf(s machine.Spec) machine.Machine {
 	return machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, MAC: s.MAC, Power: machine.Stopped, Record: s.Record}
 }
 
+// observe surveys a fleet and describes every VM of it.
+func observe(t *testing.T, f *Fleet) machine.Observation {
+	t.Helper()
+	o := machine.Observation{Survey: f.Survey(t.Context())}
+	for _, name := range slices.Sorted(maps.Keys(o.Hosts)) {
+		var uuids []string
+		for _, d := range o.Hosts[name].Domains {
+			uuids = append(uuids, d.UUID)
+		}
+		machines, unreadable, err := f.Describe(t.Context(), name, uuids)
+		if err != nil {
+			o.Unreachable[name] = err
+		}
+		o.Machines, o.Unreadable = append(o.Machines, machines...), append(o.Unreadable, unreadable...)
+	}
+	return o
+}
+
 // golden compares got with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -57,7 +77,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

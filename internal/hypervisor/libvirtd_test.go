@@ -79,10 +79,10 @@ func (g *ground) spec(t *testing.T) machine.Spec {
 	return s
 }
 
-// observed returns a VM as Observe sees it.
+// observed returns a VM as it is seen.
 func (g *ground) observed(t *testing.T, uuid string) machine.Machine {
 	t.Helper()
-	o := g.Observe(t.Context())
+	o := observe(t, g.Fleet)
 	i := slices.IndexFunc(o.Machines, func(m machine.Machine) bool { return m.UUID == uuid })
 	if i < 0 {
 		t.Fatalf("%s is not among %+v", uuid, o)
@@ -191,7 +191,7 @@ func TestLibvirtdLifeOfAVM(t *testing.T) {
 	m := machineOf(s)
 	root, seed := machine.RootVolume(s.Name(), s.UUID), machine.SeedVolume(s.Name(), s.UUID)
 
-	problems, err := g.Check(t.Context(), machine.Request{
+	_, problems, err := g.Check(t.Context(), machine.Request{
 		Hypervisor: "hv-a", StoragePool: g.vms, DiskGiB: 2, Network: g.network, Names: []string{s.Name()}, ClusterID: clusterID,
 	})
 	if err != nil || len(problems) != 0 {
@@ -375,7 +375,7 @@ func TestLibvirtdTemplateInAStalePool(t *testing.T) {
 		t.Fatal("the pool knows the file")
 	}
 	g.template.Volume = "newer.qcow2"
-	problems, err := g.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: g.vms, DiskGiB: 2})
+	_, problems, err := g.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: g.vms, DiskGiB: 2})
 	if err != nil || len(problems) != 0 {
 		t.Errorf("problems %+v, error %v", problems, err)
 	}
@@ -393,7 +393,7 @@ func TestLibvirtdInactivePool(t *testing.T) {
 		}
 		return errors.Join(p.Destroy(), p.Free())
 	})
-	problems, err := g.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: g.vms, DiskGiB: 2})
+	_, problems, err := g.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: g.vms, DiskGiB: 2})
 	if err != nil || len(problems) != 0 {
 		t.Errorf("problems %+v, error %v", problems, err)
 	}
@@ -429,7 +429,7 @@ func TestLibvirtdManyAtOnce(t *testing.T) {
 				if err := g.CloneDisk(t.Context(), s); err != nil {
 					return err
 				}
-				if o := g.Observe(t.Context()); len(o.Unreachable) > 0 {
+				if o := observe(t, g.Fleet); len(o.Unreachable) > 0 {
 					return o.Unreachable["hv-a"]
 				}
 				if err := g.WriteSeed(t.Context(), m, []byte(m.Name)); err != nil {
@@ -451,7 +451,7 @@ func TestLibvirtdManyAtOnce(t *testing.T) {
 		t.Errorf("volumes %q", got)
 	}
 	own := 0
-	for _, m := range g.Observe(t.Context()).Machines {
+	for _, m := range observe(t, g.Fleet).Machines {
 		if strings.HasPrefix(m.Name, g.tag) {
 			own++
 		}

@@ -70,5 +70,7 @@ func parseRecord(text string) (record.Record, error) {
 	if err := xml.Unmarshal([]byte(text), &e); err != nil {
 		return record.Record{}, fmt.Errorf("read the record: %w", err)
 	}
-	return record.Decode([]byte(e.JSON))
+	return e.record()
 }
+
+func (e element) record() (record.Record, error) { return record.Decode([]byte(e.JSON)) }

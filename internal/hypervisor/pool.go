@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +26,11 @@ type pool struct {
 	name string
 	// path is the pool's directory.
 	path string
-	host *host
-	gate *semaphore.Weighted
+	// source names the network storage that is mounted there, so that it can be recognised on other hypervisors; "" for a
+	// pool of another type.
+	source string
+	host   *host
+	gate   *semaphore.Weighted
 }
 
 func (p *pool) free() { _ = p.Free() }
@@ -62,7 +66,7 @@ func (p *pool) open() error {
 	if !slices.Contains(filePools, def.Type) || def.Target == nil {
 		return fmt.Errorf("it is of type %q, which cannot hold qcow2 files; a pool of type %s is needed", def.Type, strings.Join(filePools, ", "))
 	}
-	p.path = def.Target.Path
+	p.path, p.source = def.Target.Path, sourceOf(def)
 	active, err := p.IsActive()
 	if err != nil || active {
 		return wrap(err, "ask whether it is active")
@@ -71,6 +75,23 @@ func (p *pool) open() error {
 		return wrap(err, "it is inactive and cannot be started")
 	}
 	return nil
+}
+
+// sourceOf names the network storage of a pool, "" where it is of another type.
+func sourceOf(def libvirtxml.StoragePool) string {
+	if def.Type != "netfs" || def.Source == nil || len(def.Source.Host) == 0 || def.Source.Dir == nil {
+		return ""
+	}
+	return strings.ToLower(def.Source.Host[0].Name) + ":" + path.Clean("/"+def.Source.Dir.Path)
+}
+
+// room is how many bytes libvirt last saw free in the pool.
+func (p *pool) room() (uint64, error) {
+	info, err := p.GetInfo()
+	if err != nil {
+		return 0, wrap(err, "ask for the free space of storage pool %q", p.name)
+	}
+	return info.Available, nil
 }
 
 // gateSize is larger than the number of builds that may be under way in one pool.
@@ -93,6 +114,18 @@ func (p *pool) build(ctx context.Context, work func() error) error { return p.pa
 // refresh makes libvirt look at the pool's directory again: it does not see by itself what others did there.
 func (p *pool) refresh(ctx context.Context) error {
 	return wrap(p.pass(ctx, gateSize, func() error { return p.Refresh(0) }), "refresh the storage pool %q", p.name)
+}
+
+// glance refreshes the pool if nothing keeps it busy: what a long job in the pool delays is worth less than an answer.
+func (p *pool) glance() error {
+	if !p.gate.TryAcquire(gateSize) {
+		return nil
+	}
+	defer p.gate.Release(gateSize)
+	if err := p.Refresh(0); err != nil && !busy(err) {
+		return wrap(err, "refresh the storage pool %q", p.name)
+	}
+	return nil
 }
 
 // pass runs work with n places of the pool's gate, again and again while other processes keep the pool busy. Its caller

@@ -31,19 +31,38 @@ type proxy struct {
 	refusals int
 	// swallowed is the number of a procedure whose next answer is cut off, or zero.
 	swallowed uint32
+	// withheld is the number of a procedure whose calls do not pass, or zero.
+	withheld uint32
+	// calls counts the calls that came, by procedure.
+	calls map[uint32]int
+	// moved counts all bytes, in both directions.
+	moved int64
+	// limit is how many bytes of a connection pass in one direction before hold, or its cut; zero is no limit.
+	limit int64
+	// hold is what connections at their limit wait for; where it is nil, they are cut.
+	hold <-chan struct{}
+	// old makes a daemon of one that knows no sparse streams.
+	old bool
 }
 
 // newProxy puts a proxy before the hypervisor of the tests and returns it with the fleet behind it.
 func newProxy(t *testing.T, g *ground) (*proxy, *Fleet) {
 	t.Helper()
-	u, err := url.Parse(g.uri)
+	p, uri := interpose(t, g.uri)
+	return p, g.fleet(t, uri)
+}
+
+// interpose puts a proxy before a hypervisor and returns it with the URI that leads through it.
+func interpose(t testing.TB, uri string) (*proxy, string) {
+	t.Helper()
+	u, err := url.Parse(uri)
 	must(t, err)
 	socket := u.Query().Get("socket")
 	if u.Scheme != "qemu+unix" || socket == "" {
 		t.Skipf("%s is not of the form qemu+unix:///system?socket=PATH, so that nothing can be put between", uriVariable)
 	}
 	file := filepath.Join(t.TempDir(), "sock")
-	p := &proxy{target: socket, budget: -1}
+	p := &proxy{target: socket, budget: -1, calls: map[uint32]int{}}
 	p.listener, err = net.Listen("unix", file)
 	must(t, err)
 	p.wg.Go(p.accept)
@@ -53,7 +72,7 @@ func newProxy(t *testing.T, g *ground) (*proxy, *Fleet) {
 		p.wg.Wait()
 	})
 	u.RawQuery = url.Values{"socket": {file}}.Encode()
-	return p, g.fleet(t, u.String())
+	return p, u.String()
 }
 
 func (p *proxy) accept() {
@@ -83,9 +102,14 @@ func (p *proxy) accept() {
 func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, counted bool) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buffer := make([]byte, 32<<10)
+	var messages filter
+	var total int64
 	for {
 		n, err := from.Read(buffer)
 		if err != nil {
+			return
+		}
+		if total += int64(n); !p.within(total, int64(n)) {
 			return
 		}
 		p.mu.Lock()
@@ -101,12 +125,62 @@ func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, counted bool) {
 		if silent {
 			continue
 		}
-		if !counted && p.swallows(buffer[:n]) {
+		data := buffer[:n]
+		if counted {
+			p.age(data)
+			data = messages.pass(data, p.admits)
+		} else if p.swallows(data) {
 			return
 		}
-		if _, err := to.Write(buffer[:n]); err != nil {
+		if _, err := to.Write(data); err != nil {
 			return
 		}
+	}
+}
+
+// within counts n bytes of a connection that has had so many in all in this direction, and reports whether they pass.
+func (p *proxy) within(total, n int64) bool {
+	p.mu.Lock()
+	p.moved += n
+	limit, hold := p.limit, p.hold
+	p.mu.Unlock()
+	if limit == 0 || total <= limit {
+		return true
+	}
+	if hold == nil {
+		return false
+	}
+	<-hold
+	return true
+}
+
+// stop sets a limit; see proxy.hold.
+func (p *proxy) stop(limit int64, hold <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit, p.hold = limit, hold
+}
+
+// traffic returns how many bytes have moved since the last time.
+func (p *proxy) traffic() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	moved := p.moved
+	p.moved = 0
+	return moved
+}
+
+// age gives a call for a sparse stream a flag that no daemon knows. The flags come last in it.
+func (p *proxy) age(data []byte) {
+	const sparse, unknown = 1, 0x81
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.old || len(data) < headerSize || int(binary.BigEndian.Uint32(data)) != len(data) {
+		return
+	}
+	procedure := binary.BigEndian.Uint32(data[procedureAt:])
+	if last := &data[len(data)-1]; (procedure == procVolUpload || procedure == procVolDownload) && *last == sparse {
+		*last = unknown
 	}
 }
 
@@ -118,18 +192,95 @@ func (p *proxy) swallow(procedure uint32) (last uint32) {
 	return last
 }
 
-// swallows reports whether data from the daemon is the answer to cut off, and does so once. The header of a message has
-// six words (https://libvirt.org/kbase/internals/rpc.html): length, program, version, procedure, type and serial.
+// The header of a message has six words (https://libvirt.org/kbase/internals/rpc.html): length, program, version,
+// procedure, type and serial.
+const (
+	headerSize          = 24
+	procedureAt, typeAt = 12, 16
+	typeCall, typeReply = 0, 1
+)
+
+// Procedures of libvirt's src/remote/remote_protocol.x.
+const (
+	procVolUpload      = 208 // REMOTE_PROC_STORAGE_VOL_UPLOAD
+	procVolDownload    = 209 // REMOTE_PROC_STORAGE_VOL_DOWNLOAD
+	procUndefineFlags  = 231 // REMOTE_PROC_DOMAIN_UNDEFINE_FLAGS
+	procAllDomainStats = 344 // REMOTE_PROC_CONNECT_GET_ALL_DOMAIN_STATS
+)
+
+// swallows reports whether data from the daemon is the answer to cut off, and does so once.
 func (p *proxy) swallows(data []byte) bool {
-	const headerSize, procedureAt, typeAt, reply = 24, 12, 16, 1
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.swallowed == 0 || len(data) < headerSize ||
-		binary.BigEndian.Uint32(data[procedureAt:]) != p.swallowed || binary.BigEndian.Uint32(data[typeAt:]) != reply {
+		binary.BigEndian.Uint32(data[procedureAt:]) != p.swallowed || binary.BigEndian.Uint32(data[typeAt:]) != typeReply {
 		return false
 	}
 	p.swallowed = 0
 	return true
+}
+
+// admits counts a message to the daemon, if it is a call, and reports whether it may pass.
+func (p *proxy) admits(header []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if binary.BigEndian.Uint32(header[typeAt:]) != typeCall {
+		return true
+	}
+	procedure := binary.BigEndian.Uint32(header[procedureAt:])
+	p.calls[procedure]++
+	return procedure != p.withheld
+}
+
+// withhold keeps back the calls of a procedure from now on; zero is none.
+func (p *proxy) withhold(procedure uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.withheld = procedure
+}
+
+// count returns the calls that came since the last count, by procedure.
+func (p *proxy) count() map[uint32]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.calls
+	p.calls = map[uint32]int{}
+	return calls
+}
+
+// filter lets some of the messages pass that come in one direction.
+type filter struct {
+	// header is that of the message that has begun, as far as it came; rest is how much of the message is to come.
+	header []byte
+	rest   int
+	passes bool
+}
+
+// pass returns what of the data goes on.
+func (f *filter) pass(data []byte, admits func(header []byte) bool) (out []byte) {
+	for len(data) > 0 {
+		if f.rest > 0 {
+			n := min(f.rest, len(data))
+			if f.passes {
+				out = append(out, data[:n]...)
+			}
+			f.rest -= n
+			data = data[n:]
+			continue
+		}
+		n := min(headerSize-len(f.header), len(data))
+		f.header = append(f.header, data[:n]...)
+		data = data[n:]
+		if len(f.header) < headerSize {
+			continue
+		}
+		if f.passes = admits(f.header); f.passes {
+			out = append(out, f.header...)
+		}
+		f.rest = int(binary.BigEndian.Uint32(f.header)) - headerSize
+		f.header = f.header[:0]
+	}
+	return out
 }
 
 // set alters what passes.
@@ -167,7 +318,7 @@ func TestLibvirtdRestart(t *testing.T) {
 		p.cut()
 	}
 	p.refuse(2) // the daemon is not back yet
-	if o := f.Observe(t.Context()); len(o.Unreachable) != 0 || len(o.Machines) == 0 {
+	if o := observe(t, f); len(o.Unreachable) != 0 || len(o.Machines) == 0 {
 		t.Errorf("observed %+v", o)
 	}
 	if left := p.refuse(0); left != 0 {
@@ -195,14 +346,13 @@ func TestLibvirtdUploadIsCut(t *testing.T) {
 
 // The connection breaks when the domain is undefined already: that it is not found any more must not count as an error.
 func TestLibvirtdDeleteIsCutAtItsEnd(t *testing.T) {
-	const undefineFlags = 231 // REMOTE_PROC_DOMAIN_UNDEFINE_FLAGS in libvirt's src/remote/remote_protocol.x
 	g := newGround(t)
 	p, f := newProxy(t, g)
 	s := g.spec(t)
 	m := machineOf(s)
 	must(t, f.Define(t.Context(), s))
 	must(t, f.CloneDisk(t.Context(), s))
-	p.swallow(undefineFlags)
+	p.swallow(procUndefineFlags)
 	must(t, f.Delete(t.Context(), m))
 	if p.swallow(0) != 0 {
 		t.Error("nothing was cut off")

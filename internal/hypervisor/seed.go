@@ -15,7 +15,7 @@ const (
 	// the VM has it as a disk, leaves no byte of the older one behind.
 	seedSize = 1 << 20
 	// sendSize is how much is handed to a stream at once.
-	sendSize = 256 << 10
+	sendSize = 128 << 10
 )
 
 // WriteSeed writes the cloud-init seed, over an older one if there is one, also while the VM runs. What follows the
@@ -37,7 +37,7 @@ func (f *Fleet) WriteSeed(ctx context.Context, m machine.Machine, iso []byte) er
 }
 
 func (p *pool) writeSeed(ctx context.Context, conn *libvirt.Connect, name string, iso []byte) error {
-	text, err := volumeXML(name, "raw", seedSize, nil)
+	text, err := volumeXML(name, "raw", privateMode, seedSize, nil)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,8 @@ func upload(ctx context.Context, conn *libvirt.Connect, vol *libvirt.StorageVol,
 	return stream.Finish()
 }
 
-func send(ctx context.Context, stream *libvirt.Stream, content []byte) error {
+// send hands data to a stream.
+func send(ctx context.Context, stream writer, content []byte) error {
 	for len(content) > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err

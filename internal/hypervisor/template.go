@@ -1,75 +1,64 @@
 package hypervisor
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-// template is a golden image, whose user frees it.
+// image is what is known of a template's file.
+type image struct {
+	// format is qcow2 or raw.
+	format string
+	// capacity is the size of the disk that the guest sees, physical that of the file and allocation what the file takes
+	// of its storage, in bytes.
+	capacity, physical, allocation uint64
+	// modified is when the file was last written to, in seconds since 1970 by the clock of its storage; "" where the
+	// hypervisor does not tell.
+	modified string
+	// mode are the file's permissions, in octal digits.
+	mode string
+	// backing is the file behind this one, "" for none.
+	backing string
+}
+
+// identity tells one state of a template's file from others that had the same name: it is made of name, size and time of
+// the last change, as 12 hexadecimal digits.
+func (i image) identity(name string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", name, i.physical, i.modified))
+	return hex.EncodeToString(sum[:identitySize])
+}
+
+// writtenAt is modified as a number. It is meant for differences between files of one storage.
+func (i image) writtenAt() (seconds float64, known bool) {
+	seconds, err := strconv.ParseFloat(i.modified, 64)
+	return seconds, err == nil
+}
+
+// fits makes sure that a disk of that size can hold the image.
+func (i image) fits(diskGiB int, name string) error {
+	if inBytes(diskGiB) < i.capacity {
+		return fmt.Errorf("a disk of %d GiB is smaller than the template %q, which needs %d GiB", diskGiB, name, (i.capacity+gib-1)/gib)
+	}
+	return nil
+}
+
+// template is a golden image, or a copy of it, in a storage pool; its user frees it.
 type template struct {
 	*libvirt.StorageVol
 	ref  record.Template
 	path string
-	// format is that of the file: qcow2 or raw.
-	format string
-	// capacity is the size of the disk that the guest sees, in bytes.
-	capacity uint64
+	image
 }
 
 func (t *template) free() { _ = t.Free() }
-
-// findTemplate finds the golden image for new VMs of a pool: in that pool, or in the template's own where this is the
-// template's hypervisor. The pools are refreshed before a miss is believed.
-func (f *Fleet) findTemplate(ctx context.Context, h *host, conn *libvirt.Connect, target *pool) (*template, error) {
-	if f.template.Volume == "" {
-		return nil, errors.New("the provider's configuration names no template")
-	}
-	pools := []*pool{target}
-	if h.name == f.template.Hypervisor && f.template.Pool != target.name {
-		store, err := h.pool(conn, f.template.Pool)
-		if err != nil {
-			return nil, fmt.Errorf("the template's %w", err)
-		}
-		defer store.free()
-		pools = append(pools, store)
-	}
-	for _, stale := range []bool{true, false} {
-		for _, p := range pools {
-			if !stale {
-				if err := p.refresh(ctx); err != nil {
-					return nil, err
-				}
-			}
-			t, err := openTemplate(p, f.template.Volume)
-			if !errors.Is(err, machine.ErrNotFound) {
-				return t, err
-			}
-		}
-	}
-	return nil, f.noTemplate(h, target)
-}
-
-// noTemplate says where the golden image is missing and what to do.
-func (f *Fleet) noTemplate(h *host, target *pool) error {
-	t := f.template
-	if h.name == t.Hypervisor && t.Pool == target.name {
-		return fmt.Errorf("template %q: %w in storage pool %q; upload the golden image there, or correct the provider's template",
-			t.Volume, machine.ErrNotFound, t.Pool)
-	}
-	if h.name == t.Hypervisor {
-		return fmt.Errorf("template %q: %w, neither in its storage pool %q nor in %q; upload the golden image to the former, or correct the "+
-			"provider's template", t.Volume, machine.ErrNotFound, t.Pool, target.name)
-	}
-	return fmt.Errorf("template %q: %w in storage pool %q of hypervisor %q; copy it there under that name from storage pool %q of "+
-		"hypervisor %q (virsh vol-download, vol-upload)", t.Volume, machine.ErrNotFound, target.name, h.name, t.Pool, t.Hypervisor)
-}
 
 // openTemplate finds a golden image in a pool.
 func openTemplate(p *pool, name string) (*template, error) {
@@ -85,33 +74,58 @@ func openTemplate(p *pool, name string) (*template, error) {
 	return t, nil
 }
 
+// inspect reads the volume's definition, for which libvirt looks at the file itself.
 func (t *template) inspect() error {
-	info, err := t.GetInfo() // looks at the file itself
+	def, err := definition(t.StorageVol)
 	if err != nil {
-		return wrap(err, "ask for its size")
-	}
-	text, err := t.GetXMLDesc(0)
-	if err != nil {
-		return wrap(err, "read its definition")
-	}
-	var def libvirtxml.StorageVolume
-	if err := def.Unmarshal(text); err != nil {
-		return fmt.Errorf("read its definition: %w", err)
+		return err
 	}
 	if def.Target == nil || def.Target.Format == nil {
 		return errors.New("its format is unknown")
 	}
-	t.path, t.format, t.capacity = def.Target.Path, def.Target.Format.Type, info.Capacity
+	t.path, t.image = def.Target.Path, imageOf(def)
 	if t.format != "qcow2" && t.format != "raw" {
 		return fmt.Errorf("it is of format %q, but must be qcow2 or raw", t.format)
 	}
 	return nil
 }
 
-// fits makes sure that a disk of that size can hold the template.
-func (t *template) fits(diskGiB int) error {
-	if inBytes(diskGiB) < t.capacity {
-		return fmt.Errorf("a disk of %d GiB is smaller than the template %q, which needs %d GiB", diskGiB, t.ref.Volume, (t.capacity+gib-1)/gib)
+// imageOf takes what is known of a file from its volume's definition.
+func imageOf(def libvirtxml.StorageVolume) image {
+	var i image
+	for _, size := range []struct {
+		from *libvirtxml.StorageVolumeSize
+		to   *uint64
+	}{{def.Capacity, &i.capacity}, {def.Physical, &i.physical}, {def.Allocation, &i.allocation}} {
+		if size.from != nil { // libvirt counts in bytes, and leaves zeros out
+			*size.to = size.from.Value
+		}
 	}
-	return nil
+	if t := def.Target; t != nil {
+		if t.Format != nil {
+			i.format = t.Format.Type
+		}
+		if t.Timestamps != nil {
+			i.modified = t.Timestamps.Mtime
+		}
+		if t.Permissions != nil {
+			i.mode = t.Permissions.Mode
+		}
+	}
+	if def.BackingStore != nil {
+		i.backing = def.BackingStore.Path
+	}
+	return i
+}
+
+// definition reads the XML of a volume.
+func definition(vol *libvirt.StorageVol) (def libvirtxml.StorageVolume, err error) {
+	text, err := vol.GetXMLDesc(0)
+	if err != nil {
+		return def, wrap(err, "read its definition")
+	}
+	if err := def.Unmarshal(text); err != nil {
+		return def, fmt.Errorf("read its definition: %w", err)
+	}
+	return def, nil
 }

@@ -94,7 +94,7 @@ func with(t *testing.T, f *Fleet, hypervisor string, fn func(conn *libvirt.Conne
 func addVolume(t *testing.T, f *Fleet, hypervisor, pool, name string, capacity uint64) {
 	t.Helper()
 	with(t, f, hypervisor, func(conn *libvirt.Connect) error {
-		text, err := volumeXML(name, "qcow2", capacity, nil)
+		text, err := volumeXML(name, "qcow2", privateMode, capacity, nil)
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func addDomain(t *testing.T, f *Fleet, hypervisor, name, metadata string) {
 // only returns the only machine that is observed.
 func only(t *testing.T, f *Fleet) machine.Machine {
 	t.Helper()
-	o := f.Observe(t.Context())
+	o := observe(t, f)
 	if len(o.Machines) != 1 || len(o.Unreachable) != 0 {
 		t.Fatalf("observed %+v", o)
 	}
@@ -220,7 +220,7 @@ func TestLifeOfAVM(t *testing.T) {
 	for range 2 {
 		must(t, f.Delete(t.Context(), m))
 	}
-	if o := f.Observe(t.Context()); len(o.Machines) != 0 {
+	if o := observe(t, f); len(o.Machines) != 0 {
 		t.Errorf("deleted, there is %+v", o)
 	}
 	if got := volumes(t, f, "hv-a", "vms"); len(got) != 0 {
@@ -325,12 +325,12 @@ func TestForeignDomainsAreLeftAlone(t *testing.T) {
 				uuid = d.uuid
 				return nil
 			})
-			for _, m := range f.Observe(t.Context()).Machines {
+			for _, m := range observe(t, f).Machines {
 				if m.Record.ClusterID == clusterID {
 					t.Errorf("observed %+v", m)
 				}
 			}
-			problems, err := f.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: "vms", DiskGiB: 8, Names: []string{s.Name(), "free"}, ClusterID: clusterID})
+			_, problems, err := f.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: "vms", DiskGiB: 8, Names: []string{s.Name(), "free"}, ClusterID: clusterID})
 			must(t, err)
 			if len(problems) != 1 || problems[0].Field != machine.FieldName {
 				t.Fatalf("problems %+v", problems)
@@ -379,7 +379,7 @@ func TestUnreachableIsNotGone(t *testing.T) {
 	must(t, f.Define(t.Context(), serverSpec("hv-a")))
 	const uri = "qemu+unix:///system?socket=/nonexistent/libvirt-sock"
 	f.hosts["hv-b"] = newHost("hv-b", Config{URI: uri}, 1)
-	o := f.Observe(t.Context())
+	o := observe(t, f)
 	if len(o.Machines) != 1 || len(o.Unreachable) != 1 {
 		t.Fatalf("observed %+v", o)
 	}
@@ -387,10 +387,11 @@ func TestUnreachableIsNotGone(t *testing.T) {
 	for _, hypervisor := range []string{"hv-b", "hv-c"} {
 		s := serverSpec(hypervisor)
 		m := machineOf(s)
-		_, checkErr := f.Check(t.Context(), machine.Request{Hypervisor: hypervisor})
+		_, _, checkErr := f.Check(t.Context(), machine.Request{Hypervisor: hypervisor})
 		_, connectedErr := f.Guest(m).Connected(t.Context())
+		_, _, describeErr := f.Describe(t.Context(), hypervisor, []string{s.UUID})
 		for call, err := range map[string]error{
-			"check": checkErr, "define": f.Define(t.Context(), s), "clone": f.CloneDisk(t.Context(), s),
+			"check": checkErr, "describe": describeErr, "define": f.Define(t.Context(), s), "clone": f.CloneDisk(t.Context(), s),
 			"seed": f.WriteSeed(t.Context(), m, nil), "start": f.Start(t.Context(), m), "record": f.SetRecord(t.Context(), m, s.Record),
 			"stop": f.Stop(t.Context(), m, time.Second), "delete": f.Delete(t.Context(), m), "connected": connectedErr,
 			"ping": f.Guest(m).Ping(t.Context()),
@@ -419,14 +420,20 @@ func TestCancelledCallsDoNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantError(t, f.Define(ctx, serverSpec("hv-a")), context.Canceled)
-	if o := f.Observe(t.Context()); len(o.Machines) != 0 {
+	if o := observe(t, f); len(o.Machines) != 0 {
 		t.Errorf("observed %+v", o)
 	}
 }
 
 func TestHypervisors(t *testing.T) {
-	f := New(map[string]Config{"hv-b": {}, "hv-a": {Schedulable: true}, "hv-c": {Schedulable: true}}, TemplateRef{}, 4)
-	want := []machine.Hypervisor{{Name: "hv-a", Schedulable: true}, {Name: "hv-b"}, {Name: "hv-c", Schedulable: true}}
+	f := New(map[string]Config{
+		"hv-b": {},
+		"hv-a": {Schedulable: true, Overcommit: machine.Overcommit{CPU: 1.5, Disk: 2}},
+	}, TemplateRef{}, 4)
+	want := []machine.Hypervisor{
+		{Name: "hv-a", Schedulable: true, Overcommit: machine.Overcommit{CPU: 1.5, Memory: 1, Disk: 2}},
+		{Name: "hv-b", Overcommit: machine.Overcommit{CPU: 4, Memory: 1, Disk: 1}},
+	}
 	if got := f.Hypervisors(); !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}

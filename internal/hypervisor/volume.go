@@ -18,8 +18,11 @@ const gib = 1 << 30
 // inBytes is a size in GiB as libvirt counts it.
 func inBytes(sizeGiB int) uint64 { return uint64(max(sizeGiB, 0)) * gib }
 
-// volumeXML renders a new volume, which only root and QEMU may read. backing is nil for one that depends on nothing.
-func volumeXML(name, format string, capacity uint64, backing *template) (string, error) {
+// privateMode lets only root and QEMU, to whom libvirt hands a disk over, at a volume.
+const privateMode = "0600"
+
+// volumeXML renders a new volume, with permissions in octal digits. backing is nil for one that depends on nothing.
+func volumeXML(name, format, mode string, capacity uint64, backing *template) (string, error) {
 	v := libvirtxml.StorageVolume{
 		Type:       "file",
 		Name:       name,
@@ -27,7 +30,7 @@ func volumeXML(name, format string, capacity uint64, backing *template) (string,
 		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
 		Target: &libvirtxml.StorageVolumeTarget{
 			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: format},
-			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: "0600"},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: mode},
 		},
 	}
 	if format == "qcow2" {
@@ -49,19 +52,37 @@ func volumeXML(name, format string, capacity uint64, backing *template) (string,
 	return text, nil
 }
 
-// CloneDisk makes the root volume from the template that the VM's record names, of the record's size. A volume that
-// stands under its name is what an earlier attempt left: it is made anew, unless the VM runs on it or has joined.
+// cloneAttempts bounds how often a clone is begun with another template than the one that went away under it.
+const cloneAttempts = 3
+
+// errTemplateGone: the template that a VM's record names is not there.
+var errTemplateGone = errors.New("the template is gone")
+
+// CloneDisk makes the root volume from the template that the VM's record names, of the record's size, and first brings
+// the template to the hypervisor where it is not there yet. A volume that stands under its name is what an earlier
+// attempt left: it is made anew, unless the VM runs on it or has joined.
 func (f *Fleet) CloneDisk(ctx context.Context, s machine.Spec) error {
-	return f.on(ctx, s.Hypervisor, "make the root disk", func(ctx context.Context, h *host) error {
+	const doing = "make the root disk"
+	m := machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, Record: s.Record}
+	clone := func(ctx context.Context, h *host) error {
 		if s.Record.Shape.Clone == record.Full {
 			if err := acquire(ctx, h.copies, 1); err != nil {
 				return err
 			}
 			defer h.copies.Release(1)
 		}
-		m := machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, Record: s.Record}
 		return h.withDomain(ctx, m, func(conn *libvirt.Connect, d *domain) error { return h.cloneDisk(ctx, conn, d) })
-	})
+	}
+	for attempt := 1; ; attempt++ {
+		err := f.on(ctx, s.Hypervisor, doing, clone)
+		if !errors.Is(err, errTemplateGone) || attempt == cloneAttempts {
+			return err
+		}
+		// It was not copied to this hypervisor yet, or has changed since the VM was defined.
+		if err := f.provide(ctx, m); err != nil && !errors.Is(err, errTemplateChanged) {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
 }
 
 func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) error {
@@ -80,15 +101,15 @@ func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) 
 	defer target.free()
 	store, err := h.pool(conn, d.record.Template.Pool)
 	if err != nil {
-		return err
+		return goneIfNotFound(err)
 	}
 	defer store.free()
-	t, err := openTemplate(store, d.record.Template.Volume)
+	t, err := openSource(store, d.record.Template.Volume)
 	if err != nil {
-		return err
+		return goneIfNotFound(err)
 	}
 	defer t.free()
-	if err := t.fits(shape.DiskGiB); err != nil {
+	if err := t.fits(shape.DiskGiB, t.ref.Volume); err != nil {
 		return err
 	}
 	name := machine.RootVolume(d.name, d.uuid)
@@ -101,12 +122,20 @@ func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) 
 	if shape.Clone == record.Full {
 		return target.copy(ctx, name, t, inBytes(shape.DiskGiB))
 	}
-	return target.overlay(ctx, name, t, inBytes(shape.DiskGiB))
+	return target.overlay(ctx, name, privateMode, t, inBytes(shape.DiskGiB))
+}
+
+// goneIfNotFound marks the error of a look-up of a template.
+func goneIfNotFound(err error) error {
+	if errors.Is(err, machine.ErrNotFound) {
+		return fmt.Errorf("%w: %w", errTemplateGone, err)
+	}
+	return err
 }
 
 // overlay makes a qcow2 volume that holds only what differs from the template.
-func (p *pool) overlay(ctx context.Context, name string, t *template, capacity uint64) error {
-	text, err := volumeXML(name, "qcow2", capacity, t)
+func (p *pool) overlay(ctx context.Context, name, mode string, t *template, capacity uint64) error {
+	text, err := volumeXML(name, "qcow2", mode, capacity, t)
 	if err != nil {
 		return err
 	}
@@ -119,7 +148,7 @@ func (p *pool) overlay(ctx context.Context, name string, t *template, capacity u
 
 // copy makes a qcow2 volume that depends on nothing. libvirt gives a copy the template's size, whatever was asked for.
 func (p *pool) copy(ctx context.Context, name string, t *template, capacity uint64) error {
-	text, err := volumeXML(name, "qcow2", capacity, nil)
+	text, err := volumeXML(name, "qcow2", privateMode, capacity, nil)
 	if err != nil {
 		return err
 	}

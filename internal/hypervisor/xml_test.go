@@ -40,13 +40,13 @@ func TestVolumeXML(t *testing.T) {
 		capacity     uint64
 		backing      *template
 	}{
-		"volume-overlay.xml": {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.qcow2", format: "qcow2"}},
-		"volume-raw.xml":     {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.img", format: "raw"}},
+		"volume-overlay.xml": {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.qcow2", image: image{format: "qcow2"}}},
+		"volume-raw.xml":     {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.img", image: image{format: "raw"}}},
 		"volume-seed.xml":    {"k8s-test-cp-1-3f0c9f5e-seed.iso", "raw", seedSize, nil},
 	}
 	for file, tt := range tests {
 		t.Run(file, func(t *testing.T) {
-			got, err := volumeXML(tt.name, tt.format, tt.capacity, tt.backing)
+			got, err := volumeXML(tt.name, tt.format, privateMode, tt.capacity, tt.backing)
 			must(t, err)
 			golden(t, file, got+"\n")
 		})

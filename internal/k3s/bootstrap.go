@@ -30,6 +30,9 @@ type Bootstrap struct {
 	// Retry bounds the time in which downloads are attempted anew, in whole seconds; 0 means one attempt. What an
 	// attempt itself may last comes on top: one minute for the script, 15 for the installation.
 	Retry time.Duration
+	// Turn bounds the wait for TurnPath, in whole seconds, after k3s was installed and before its unit starts; 0 means that
+	// nothing is waited for. ConfigPath may be written until then.
+	Turn time.Duration
 }
 
 // BootstrapEnv is the text of BootstrapEnvPath, which the script sources. It holds no secret.
@@ -42,6 +45,7 @@ func BootstrapEnv(b Bootstrap) []byte {
 		{"VERSION", b.Version.String()},
 		{"INSTALL_SCRIPT_URL", b.InstallScriptURL},
 		{"RETRY_SECONDS", fmt.Sprint(int(b.Retry.Seconds()))},
+		{"TURN_SECONDS", fmt.Sprint(int(b.Turn.Seconds()))},
 	} {
 		fmt.Fprintf(&out, "%s='%s'\n", v[0], strings.ReplaceAll(v[1], "'", `'\''`))
 	}
@@ -54,6 +58,8 @@ type MarkerState string
 // The states of the bootstrap.
 const (
 	MarkerRunning MarkerState = "running"
+	// MarkerWaiting: k3s is installed, and TurnPath is waited for.
+	MarkerWaiting MarkerState = "waiting"
 	// MarkerDone: k3s is installed and its unit was told to start; whether it comes up is another matter.
 	MarkerDone   MarkerState = "done"
 	MarkerFailed MarkerState = "failed"
@@ -73,6 +79,8 @@ const (
 	StepInstall Step = "install"
 	// StepVersion checks that the version asked for is installed.
 	StepVersion Step = "version"
+	// StepTurn waits for the node's turn. Its status is 124 when that did not come.
+	StepTurn Step = "turn"
 	// StepStart orders the start of the unit.
 	StepStart Step = "start"
 )
@@ -95,7 +103,7 @@ func ParseMarker(file []byte) (Marker, error) {
 		return Marker{}, fmt.Errorf("the bootstrap marker is not JSON: %w", err)
 	}
 	switch m.State {
-	case MarkerRunning, MarkerDone, MarkerFailed:
+	case MarkerRunning, MarkerWaiting, MarkerDone, MarkerFailed:
 	default:
 		return Marker{}, fmt.Errorf("the bootstrap marker has the unknown state %q", m.State)
 	}

@@ -2,8 +2,8 @@
 # Installs k3s in a new VM and starts it. cloud-init runs this once, as root; running it again does no harm.
 #
 # How far it has come stands in a marker file, which is replaced as a whole at every step and always tells the end:
-#   {"instance":"<id of the VM>","state":"running|done|failed","step":"<name>","rc":<exit status>}
-# "done" means that k3s was installed and its start was ordered: k3s itself may need minutes more.
+#   {"instance":"<id of the VM>","state":"running|waiting|done|failed","step":"<name>","rc":<exit status>}
+# "waiting" means that all is prepared, and that the file named turn begins the rest. "done" means that k3s was installed and its start was ordered: k3s itself may need minutes more.
 #
 # Its only argument is for tests: a directory to take for the root of the file system.
 set -u
@@ -11,7 +11,7 @@ umask 077
 PATH=$PATH:/usr/local/bin:/opt/bin
 
 root=${1:-}
-# Sets INSTANCE, ROLE, UNIT, VERSION, INSTALL_SCRIPT_URL and RETRY_SECONDS; without them nobody could be told anything.
+# Sets INSTANCE, ROLE, UNIT, VERSION, INSTALL_SCRIPT_URL, RETRY_SECONDS and TURN_SECONDS; without them nobody could be told anything.
 # shellcheck source=/dev/null
 . "$root/etc/cockpit/bootstrap.env" || exit 1
 
@@ -116,6 +116,18 @@ check_version() {
 	return 1
 }
 
+# A node that must not join before others have is installed meanwhile, and gets its configuration with its turn.
+await_turn() {
+	[ "$TURN_SECONDS" -gt 0 ] || return 0
+	mark waiting 0 || return
+	last=$(($(now) + TURN_SECONDS))
+	until [ -e "$state_dir/turn" ]; do
+		[ "$(now)" -lt "$last" ] || return 124
+		sleep 1
+	done
+	mark running 0
+}
+
 start_unit() {
 	systemctl daemon-reload && systemctl start --no-block "$UNIT"
 }
@@ -131,6 +143,7 @@ run cgroup check_cgroup
 run download retry download
 run install retry install_k3s
 run version check_version
+run turn await_turn
 run start start_unit
 mark "done" 0 || fail $?
 say "done"

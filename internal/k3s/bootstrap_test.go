@@ -134,10 +134,29 @@ func TestBootstrapInstalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []Step{StepCgroup, StepDownload, StepInstall, StepVersion, StepStart} {
+	for _, step := range []Step{StepCgroup, StepDownload, StepInstall, StepVersion, StepTurn, StepStart} {
 		if !strings.Contains(string(text), "step "+string(step)+"\n") {
 			t.Errorf("the log does not name step %s", step)
 		}
+	}
+}
+
+// A node that has to wait for its turn is installed, and starts once the turn has come.
+func TestBootstrapWaitsForItsTurn(t *testing.T) {
+	g := newGuest(t, curlOK)
+	g.env(t, Bootstrap{Role: Server, Turn: 3 * time.Second})
+	g.program(t, "sleep", `cat "$MARKER" >>"$CALLS"
+read -r up idle <"$UPTIME"
+echo "$((${up%.*} + $1)).25 $idle" >"$UPTIME"
+[ -z "$TURN" ] || touch "$TURN"`)
+	marker := "MARKER=" + filepath.Join(g.root, MarkerPath)
+	m, calls, rc := g.run(t, marker)
+	if m.State != MarkerFailed || m.Step != StepTurn || m.RC != 124 || rc != 124 || strings.Contains(calls, "systemctl") {
+		t.Errorf("without a turn: marker %+v, status %d, calls\n%s", m, rc, calls)
+	}
+	m, calls, _ = g.run(t, marker, "TURN="+filepath.Join(g.root, TurnPath))
+	if m.State != MarkerDone || !strings.Contains(calls, `"state":"waiting","step":"turn"`) || !strings.Contains(calls, "--no-block k3s\n") {
+		t.Errorf("with its turn: marker %+v, calls\n%s", m, calls)
 	}
 }
 
@@ -297,6 +316,7 @@ UNIT='k3s'
 VERSION='v1.36.2+k3s1'
 INSTALL_SCRIPT_URL='https://get.example.test/?q='\''; reboot; '\'''
 RETRY_SECONDS='180'
+TURN_SECONDS='0'
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -21,12 +21,21 @@ var cloudControllerArgs = []string{
 	"client-ca-file=/var/lib/rancher/k3s/server/tls/client-ca.crt",
 }
 
-// ServerConfig is the configuration of the server that starts a cluster.
+// ServerConfig is the configuration of a server. What is not a field is the same on all servers of a cluster, as k3s
+// demands of most of it: a server whose critical settings differ from the others' ends at its start
+// (https://docs.k3s.io/datastore/ha-embedded).
 type ServerConfig struct {
 	Version  Version
 	NodeName string
-	// Token is the secret of the new cluster (NewSecret).
+	// Token is the secret of the new cluster (NewSecret) where the server starts one, else the cluster's token as a server
+	// wrote it (ParseToken).
 	Token string
+	// ServerURL is where the server joins, https://host:6443. Without one it starts a cluster, with an etcd of its own that
+	// others can join later.
+	ServerURL string
+	// TLSSANs are more names and addresses that the certificate of the API is valid for, without ports. The server's own
+	// name and addresses need not be among them.
+	TLSSANs []string
 }
 
 // YAML is the text of ConfigPath. It holds the token.
@@ -36,17 +45,25 @@ func (c ServerConfig) YAML() ([]byte, error) {
 		return nil, errors.New("the server's configuration names no version")
 	case c.NodeName == "" || c.Token == "":
 		return nil, errors.New("the server's configuration lacks its node name or token")
+	case c.ServerURL != "" && !strings.HasPrefix(c.ServerURL, "https://"):
+		return nil, fmt.Errorf("the URL %q that the server joins at does not begin with https://", c.ServerURL)
 	}
 	file := struct {
 		NodeName            string   `yaml:"node-name"`
+		Server              string   `yaml:"server,omitempty"`
+		ClusterInit         bool     `yaml:"cluster-init,omitempty"`
 		Token               string   `yaml:"token"`
+		TLSSANs             []string `yaml:"tls-san,omitempty"`
 		KubeconfigMode      string   `yaml:"write-kubeconfig-mode"`
 		Disable             []string `yaml:"disable"`
 		LocalStoragePath    string   `yaml:"default-local-storage-path"`
 		CloudControllerArgs []string `yaml:"kube-cloud-controller-manager-arg,omitempty"`
 	}{
 		NodeName:         c.NodeName,
+		Server:           c.ServerURL,
+		ClusterInit:      c.ServerURL == "",
 		Token:            c.Token,
+		TLSSANs:          c.TLSSANs,
 		KubeconfigMode:   kubeconfigMode,
 		Disable:          []string{"traefik"},
 		LocalStoragePath: LocalStoragePath,
@@ -55,6 +72,17 @@ func (c ServerConfig) YAML() ([]byte, error) {
 		file.CloudControllerArgs = cloudControllerArgs
 	}
 	return encode(file)
+}
+
+// TLSSANsYAML is the text of TLSSANsPath. The list stands in the place of that in ConfigPath, so that an empty one means
+// none.
+//
+// A server reads it when it starts, and adds to its certificate what is new. Names that went stay valid: the certificate
+// is one for all servers, and k3s only ever adds to it (https://github.com/rancher/dynamiclistener).
+func TLSSANsYAML(sans []string) ([]byte, error) {
+	return encode(struct {
+		TLSSANs []string `yaml:"tls-san"`
+	}{sans})
 }
 
 // AgentConfig is the configuration of an agent.

@@ -12,6 +12,24 @@ import (
 	"strings"
 )
 
+// apiPort is where a server answers both the Kubernetes API and joining nodes
+// (https://docs.k3s.io/installation/requirements#networking).
+const apiPort = "6443"
+
+// ServerURL turns an endpoint, host[:port] with 6443 for a missing port, into the URL of the API, which is also that where
+// nodes join. An IPv6 address needs brackets only before a port. The bare host is what a certificate has to name.
+func ServerURL(endpoint string) (serverURL, host string, err error) {
+	host, port, err := splitHost(endpoint)
+	if err != nil {
+		return "", "", err
+	}
+	host = strings.TrimSuffix(host, ".") // which no certificate has
+	if loopback(host) {
+		return "", "", fmt.Errorf("%q means another machine to everyone that asks", endpoint)
+	}
+	return "https://" + net.JoinHostPort(host, cmp.Or(port, apiPort)), host, nil
+}
+
 // reachable returns the URL and the host of the API as seen from elsewhere: server, with host in place of a loopback.
 func reachable(server, host string) (endpoint, bare string, err error) {
 	u, err := url.Parse(server)
@@ -59,7 +77,7 @@ func splitHost(host string) (bare, port string, err error) {
 	bare = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		bare, port = h, p
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return "", "", fmt.Errorf("%q has no valid port", host)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 
 // Kubeconfig gives the administrator's access to a cluster. Printing one shows no key.
 type Kubeconfig struct {
+	// Name is that of the cluster, which its context and user go by too.
+	Name string
 	// Raw is the whole file. The same access always gives the same bytes.
 	Raw []byte
 	// Endpoint is the URL of the API, https://host:port.
@@ -88,7 +90,7 @@ func ParseKubeconfig(raw []byte, name, host string) (Kubeconfig, error) {
 	if err != nil {
 		return Kubeconfig{}, err
 	}
-	var k Kubeconfig
+	k := Kubeconfig{Name: name}
 	if k.Endpoint, k.Host, err = reachable(cluster.Cluster.Server, host); err != nil {
 		return Kubeconfig{}, err
 	}
@@ -104,7 +106,7 @@ func ParseKubeconfig(raw []byte, name, host string) (Kubeconfig, error) {
 	if k.ExpiresAt, err = check(k); err != nil {
 		return Kubeconfig{}, err
 	}
-	if k.Raw, err = k.encode(name); err != nil {
+	if k.Raw, err = k.encode(); err != nil {
 		return Kubeconfig{}, err
 	}
 	return k, nil
@@ -164,7 +166,8 @@ func check(k Kubeconfig) (time.Time, error) {
 	return leaf.NotAfter.UTC(), nil
 }
 
-func (k Kubeconfig) encode(name string) ([]byte, error) {
+func (k Kubeconfig) encode() ([]byte, error) {
+	name := k.Name
 	cluster, context, user := namedCluster{Name: name}, namedContext{Name: name}, namedUser{Name: name}
 	cluster.Cluster.CA = base64.StdEncoding.EncodeToString(k.CACertificate)
 	cluster.Cluster.Server = k.Endpoint

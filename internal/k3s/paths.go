@@ -8,6 +8,9 @@ package k3s
 const (
 	// ConfigPath holds the flags of a server or agent.
 	ConfigPath = "/etc/rancher/k3s/config.yaml"
+	// TLSSANsPath is a drop-in of ConfigPath with the TLS SANs of a server that runs already; TLSSANsYAML is its text. The
+	// directory is not there before somebody makes it.
+	TLSSANsPath = "/etc/rancher/k3s/config.yaml.d/90-cockpit-tls-san.yaml"
 	// KubeconfigPath is the administrator's kubeconfig that a server writes. That it is there does not mean that the API
 	// answers.
 	KubeconfigPath = "/etc/rancher/k3s/k3s.yaml"
@@ -23,6 +26,8 @@ const (
 	BootstrapEnvPath = "/etc/cockpit/bootstrap.env"
 	// MarkerPath tells how far the bootstrap has come; ParseMarker reads it.
 	MarkerPath = "/var/lib/cockpit/bootstrap.json"
+	// TurnPath is the file whose existence begins the rest of a bootstrap that waits for its turn.
+	TurnPath = "/var/lib/cockpit/turn"
 	// LogPath is the bootstrap's log. It holds no secret.
 	LogPath = "/var/log/cockpit-bootstrap.log"
 )

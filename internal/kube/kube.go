@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -63,10 +62,14 @@ func (c *Client) Nodes(ctx context.Context) ([]cluster.Node, error) {
 }
 
 func nodeOf(n *corev1.Node) cluster.Node {
-	out := cluster.Node{Name: n.Name, K3sVersion: n.Status.NodeInfo.KubeletVersion, BootID: n.Status.NodeInfo.BootID, Reason: "Unknown", Message: "no Ready condition yet"}
+	_, etcd := n.Labels[etcdLabel]
+	out := cluster.Node{Name: n.Name, Etcd: etcd, K3sVersion: n.Status.NodeInfo.KubeletVersion, BootID: n.Status.NodeInfo.BootID, Reason: "Unknown", Message: "no Ready condition yet"}
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
+		switch c.Type {
+		case corev1.NodeReady:
 			out.Ready, out.Reason, out.Message = c.Status == corev1.ConditionTrue, c.Reason, c.Message
+		case etcdVoter:
+			out.Voter = c.Status == corev1.ConditionTrue
 		}
 	}
 	for _, a := range n.Status.Addresses {
@@ -76,23 +79,4 @@ func nodeOf(n *corev1.Node) cluster.Node {
 		}
 	}
 	return out
-}
-
-// passwordSecret is the Secret in kube-system that binds a node name to the password of the machine that registered it
-// first. k3s leaves it behind in some releases, and then refuses a new machine of that name
-// (https://docs.k3s.io/architecture#how-agent-node-registration-works).
-func passwordSecret(node string) string { return node + ".node-password.k3s" }
-
-// DeleteNode removes a Node object and its node password. Ones that are gone are no error.
-func (c *Client) DeleteNode(ctx context.Context, name string) error {
-	err := c.api.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete node %q: %w", name, err)
-	}
-	secret := passwordSecret(name)
-	err = c.api.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, secret, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete secret %q: %w", secret, err)
-	}
-	return nil
 }

@@ -2,16 +2,12 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 )
@@ -51,36 +47,30 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestDeleteNode(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "w-1.node-password.k3s"}}
-	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "w-2.node-password.k3s"}}
-	api := fake.NewClientset(node("w-1"), node("w-2"), secret, other)
-	c := &Client{api: api}
-	// The second time everything is gone, which is no error; nor is a secret that is left without its node.
-	for range 2 {
-		if err := c.DeleteNode(context.Background(), "w-1"); err != nil {
-			t.Fatal(err)
-		}
+func TestNodesTellTheMembersOfEtcd(t *testing.T) {
+	server := func(name string, voter ...corev1.NodeCondition) *corev1.Node {
+		n := node(name, voter...)
+		n.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+		return n
 	}
-	nodes, err := c.Nodes(context.Background())
-	if err != nil || len(nodes) != 1 || nodes[0].Name != "w-2" {
-		t.Errorf("nodes are %v, %v", nodes, err)
+	const voter = corev1.NodeConditionType("EtcdIsVoter")
+	c := &Client{api: fake.NewClientset(
+		node("agent"), server("joins"),
+		server("learns", corev1.NodeCondition{Type: voter, Status: corev1.ConditionFalse, Reason: "MemberIsLearner"}),
+		server("lost", corev1.NodeCondition{Type: voter, Status: corev1.ConditionFalse, Reason: "Unhealthy"}),
+		server("votes", corev1.NodeCondition{Type: voter, Status: corev1.ConditionTrue, Reason: "MemberNotLearner"}),
+	)}
+	nodes, err := c.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	secrets, err := api.CoreV1().Secrets("kube-system").List(context.Background(), metav1.ListOptions{})
-	if err != nil || len(secrets.Items) != 1 || secrets.Items[0].Name != other.Name {
-		t.Errorf("secrets are %v, %v", secrets.Items, err)
+	got := map[string][2]bool{}
+	for _, n := range nodes {
+		got[n.Name] = [2]bool{n.Etcd, n.Voter}
 	}
-}
-
-func TestDeleteNodeReportsWhatFailed(t *testing.T) {
-	for _, resource := range []string{"nodes", "secrets"} {
-		api := fake.NewClientset(node("w-1"))
-		refused := apierrors.NewForbidden(corev1.Resource(resource), "w-1", errors.New("not allowed"))
-		api.PrependReactor("delete", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
-		err := (&Client{api: api}).DeleteNode(context.Background(), "w-1")
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: got %v", resource, err)
-		}
+	want := map[string][2]bool{"agent": {}, "joins": {true, false}, "learns": {true, false}, "lost": {true, false}, "votes": {true, true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("etcd and voter (-want +got):\n%s", diff)
 	}
 }
 

@@ -25,7 +25,20 @@ type Hypervisor struct {
 	Name string
 	// Schedulable says whether new nodes may go there.
 	Schedulable bool
+	// Overcommit says how much more may be handed out than there is.
+	Overcommit Overcommit
 }
+
+// Overcommit holds, for each kind of resource, how many times what a hypervisor has may be handed out to VMs.
+type Overcommit struct {
+	CPU    float64
+	Memory float64
+	Disk   float64
+}
+
+// DefaultOvercommit is what holds where nothing else is configured. Virtual CPUs share a CPU well; memory and disks
+// that run full halt VMs.
+var DefaultOvercommit = Overcommit{CPU: 4, Memory: 1, Disk: 1}
 
 // Guest is what can be seen inside a VM, through its guest agent. Calls are bounded by ctx; a guest that does not
 // answer gives guestagent.ErrNotConnected, which is worth a retry while the VM boots; a VM that is not powered on gives
@@ -39,6 +52,9 @@ type Guest interface {
 	Addresses(ctx context.Context, mac string) ([]string, error)
 	// ReadFile returns a whole file; a missing one is fs.ErrNotExist.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
+	// WriteFile puts content in the place of a file's, not atomically. The file's mode stays; a new file is open to every
+	// user of the guest, so that it should be made with its mode first. A missing directory is fs.ErrNotExist.
+	WriteFile(ctx context.Context, path string, content []byte) error
 	// Run executes a program and returns its standard output followed by its standard error; a non-zero exit is an
 	// error.
 	Run(ctx context.Context, path string, args ...string) ([]byte, error)
@@ -65,11 +81,36 @@ type Machine struct {
 	Record     record.Record
 }
 
-// Observation is one look at all hypervisors.
-type Observation struct {
-	Machines []Machine
+// Domain is a VM as a survey lists it, ours or not.
+type Domain struct {
+	Name      string
+	UUID      string
+	Power     Power
+	VCPUs     int
+	MemoryMiB int
+}
+
+// Host is what a hypervisor has and which VMs stand on it, whether they run or not.
+type Host struct {
+	// CPUs is the number of its logical CPUs.
+	CPUs      int
+	MemoryMiB int
+	Domains   []Domain
+}
+
+// Survey is one look at all hypervisors from afar: it costs a constant number of calls for each, however many VMs there
+// are, and does not tell which of them are ours.
+type Survey struct {
+	// Hosts are the hypervisors that answered, by name.
+	Hosts map[string]Host
 	// Unreachable holds the reason for each hypervisor that did not answer, by name.
 	Unreachable map[string]error
+}
+
+// Observation is what is known of VMs of ours after a survey and the reading of records.
+type Observation struct {
+	Survey
+	Machines []Machine
 	// Unreadable are the VMs of which no more is known than that this provider made them. A node that is not among
 	// Machines may be one of them.
 	Unreadable []Unreadable
@@ -130,6 +171,12 @@ const (
 	FieldDisk        Field = "disk_gib"
 	FieldName        Field = "name"
 	FieldCluster     Field = "cluster_id"
+	// FieldVCPUs, FieldMemory and FieldDisk are about too little room, too; FieldPlacement is about the rules of
+	// placement, FieldHosts about the hypervisors of a manual one.
+	FieldVCPUs     Field = "vcpus"
+	FieldMemory    Field = "memory_gib"
+	FieldPlacement Field = "placement"
+	FieldHosts     Field = "placement.hosts"
 )
 
 // Request asks one hypervisor whether VMs could be made there.
@@ -151,4 +198,14 @@ type Problem struct {
 	// Err is the reason: ErrNotFound for a storage pool, network, bridge or template that does not exist, ErrForeign for
 	// a name that is taken, ErrUnreachable for a hypervisor that does not answer, or else a plain error.
 	Err error
+}
+
+// Site is what a hypervisor offers for the nodes of a Request.
+type Site struct {
+	// Store names the storage behind the pool. Hypervisors whose pools have the same store share its room.
+	Store string
+	// FreeMiB is the room left in the store, and CopyMiB what the template will take of it when it has to be brought
+	// there first, else 0.
+	FreeMiB int
+	CopyMiB int
 }

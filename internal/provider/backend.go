@@ -14,8 +14,8 @@ import (
 // engine is what resources and data sources ask of package cluster. What the Apply and Delete methods return is true
 // also with an error: it is what stands by then, nil nodes meaning that nothing does.
 type engine interface {
-	CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) ([]cluster.Problem, error)
-	CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) ([]cluster.Problem, error)
+	CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.Review, error)
+	CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.Review, error)
 	FindCluster(ctx context.Context, idOrName string) (cluster.Spec, error)
 	FindPool(ctx context.Context, id string) (cluster.PoolSpec, error)
 	ReadCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.State, error)

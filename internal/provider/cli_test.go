@@ -10,8 +10,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 )
@@ -44,6 +46,13 @@ func TestThroughCLI(t *testing.T) {
 			}
 		`, servers, workers)
 	}
+	on := func(host string, nodes ...string) knownvalue.Check {
+		assignment := map[string]knownvalue.Check{}
+		for _, n := range nodes {
+			assignment[n] = knownvalue.StringExact(host)
+		}
+		return knownvalue.MapExact(assignment)
+	}
 	const theProd, theWorkers = "cockpit_k3s_cluster.prod", "cockpit_k3s_node_pool.workers"
 	var clusterID string
 	remember := func(s *terraform.State) error {
@@ -64,6 +73,11 @@ func TestThroughCLI(t *testing.T) {
 		Steps: []resource.TestStep{
 			{
 				Config: config("", "node_count = 2"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectKnownValue(theProd, tfjsonpath.New("assignment"), on("default", "cp-1")),
+					// The pool is planned again when the cluster's id is known.
+					plancheck.ExpectKnownValue(theWorkers, tfjsonpath.New("assignment"), on("default", "workers-1", "workers-2")),
+				}},
 				Check: resource.ComposeTestCheckFunc(
 					resource.TestCheckResourceAttr(theWorkers, "nodes.%", "2"),
 					resource.TestCheckResourceAttr(theWorkers, "nodes.prod-workers-2.state", "ready"),
@@ -80,6 +94,26 @@ func TestThroughCLI(t *testing.T) {
 					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionUpdate),
 				}},
 				Check: resource.TestCheckResourceAttr(theWorkers, "nodes.%", "3"),
+			},
+			{
+				// More servers, and a rule for their placement, in place: what others need of the cluster stays known.
+				Config: config(`node_count = 3, placement = { anti_affinity = "preferred" }`, "node_count = 3"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionUpdate),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionNoop),
+					plancheck.ExpectKnownValue(theProd, tfjsonpath.New("api_url"), knownvalue.StringExact("https://192.0.2.10:6443")),
+					plancheck.ExpectKnownValue(theProd, tfjsonpath.New("assignment"), on("default", "cp-1", "cp-2", "cp-3")),
+				}},
+				Check: resource.TestCheckResourceAttr(theProd, "footprint.default.vcpus", "6"),
+			},
+			{
+				// Back to one server.
+				Config: config("", "node_count = 3"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionUpdate),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionNoop),
+				}},
+				Check: resource.TestCheckResourceAttr(theProd, "nodes.%", "1"),
 			},
 			{
 				// A VM was deleted behind Terraform's back.

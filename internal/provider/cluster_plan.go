@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -21,7 +23,11 @@ var clusterPaths = map[machine.Field]path.Path{
 	machine.FieldNetwork:     path.Root("network"),
 	machine.FieldBridge:      path.Root("bridge"),
 	machine.FieldStoragePool: path.Root("control_plane").AtName("storage_pool"),
+	machine.FieldVCPUs:       path.Root("control_plane").AtName("vcpus"),
+	machine.FieldMemory:      path.Root("control_plane").AtName("memory_gib"),
 	machine.FieldDisk:        path.Root("control_plane").AtName("disk_gib"),
+	machine.FieldPlacement:   path.Root("control_plane").AtName("placement"),
+	machine.FieldHosts:       path.Root("control_plane").AtName("placement").AtName("hosts"),
 }
 
 // ModifyPlan reviews the plan against the hypervisors, and plans what heals a cluster that has drifted.
@@ -42,21 +48,19 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		return
 	}
 	markReplaced(ctx, resp.Private, state.ID.ValueString(), &resp.Diagnostics)
-	if plan.replaces(state) {
+	if plan.replaces(ctx, state, &resp.Diagnostics) {
 		return // Terraform plans the replacement as a create of its own.
 	}
 	r.planUpdate(ctx, plan, state, resp)
 }
 
 func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if id := replaced(ctx, req.Private, &resp.Diagnostics); id != "" {
-		plan.ID = types.StringValue(id)
-	}
 	create := task{"create", theCluster, plan.Name.ValueString()}
 	if r.backend.hasTemplate(create, &resp.Diagnostics) {
-		r.review(ctx, create, plan, nil, &resp.Diagnostics)
+		r.review(ctx, create, &plan, replaced(ctx, req.Private, &resp.Diagnostics), nil, &resp.Diagnostics)
 	}
 	r.lookUp(ctx, plan.K3sVersion, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 // lookUp warns of a version that the list of releases has not. It asks for the list once in the life of the provider,
@@ -87,57 +91,108 @@ func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterMod
 		})
 		return
 	}
-	nodes := nodesOf(ctx, state.Nodes, &resp.Diagnostics)
-	drifted := drift(nodes, 1, 1)
-	if len(drifted) == 0 {
-		plan.keep(state)
-	} else {
-		warnDrift(fmt.Sprintf("Cluster %q has drifted", name), drifted, &resp.Diagnostics)
-		plan.open(ctx, nodes)
-		r.review(ctx, task{"update", theCluster, name}, plan, nodes, &resp.Diagnostics)
+	update := task{"update", theCluster, name}
+	was, wanted := state.controlPlane(ctx, &resp.Diagnostics).NodeCount, plan.controlPlane(ctx, &resp.Diagnostics).NodeCount
+	o := outlookFor(ctx, state.membersModel, was, wanted, &resp.Diagnostics)
+	if len(o.drifted) > 0 {
+		warnDrift(fmt.Sprintf("Cluster %q has drifted", name), o.drifted, lostServers(o.nodes), &resp.Diagnostics)
 	}
-	for attribute, value := range map[string]any{
-		"endpoint": plan.Endpoint, "status": plan.Status, "conditions": plan.Conditions, "nodes": plan.Nodes,
-	} {
-		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(attribute), value)...)
+	plan.keep(state)
+	if !plan.keepsURL(state, o) {
+		plan.APIURL = types.StringUnknown()
 	}
+	switch {
+	case !o.changes:
+		r.hasHosts(ctx, update, plan, &resp.Diagnostics)
+	case o.want <= o.was || r.backend.hasTemplate(update, &resp.Diagnostics):
+		plan.open(ctx)
+		r.review(ctx, update, &plan, plan.ID.ValueString(), o.nodes, &resp.Diagnostics)
+	}
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// review asks the hypervisors whether the plan can be met, as far as it is known.
-func (r *clusterResource) review(ctx context.Context, t task, plan clusterModel, prior cluster.Nodes, diags *diag.Diagnostics) {
-	if r.backend == nil || !r.backend.known {
-		return
-	}
+// review asks the hypervisors whether the plan can be met, as far as it is known, and plans where the servers stand then.
+// The id is that of the cluster which the plan is about, be it to be replaced.
+func (r *clusterResource) review(ctx context.Context, t task, plan *clusterModel, id string, prior cluster.Nodes, diags *diag.Diagnostics) {
 	spec, complete := plan.spec(ctx, diags)
-	if !complete || diags.HasError() {
+	spec.ID = id
+	plan.place(ctx, nil, spec.Shape, diags)
+	if !r.hasHosts(ctx, t, *plan, diags) || !complete {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
-	defer cancel()
-	problems, err := r.backend.engine.CheckCluster(ctx, spec, prior)
-	if err != nil {
-		t.fail(diags, err)
-	}
-	report(t, problems, clusterPaths, diags)
+	review := r.backend.review(ctx, t, diags, func(ctx context.Context) (cluster.Review, error) {
+		return r.backend.engine.CheckCluster(ctx, spec, prior)
+	})
+	report(t, review.Problems, clusterPaths, diags)
+	plan.place(ctx, review.Assignment, spec.Shape, diags)
+}
+
+func (r *clusterResource) hasHosts(ctx context.Context, t task, plan clusterModel, diags *diag.Diagnostics) bool {
+	return r.backend.hasHosts(t, plan.controlPlane(ctx, diags).Placement, clusterPaths[machine.FieldPlacement], diags)
 }
 
 // replaces reports whether the plan replaces the cluster of the state.
-func (m clusterModel) replaces(state clusterModel) bool {
-	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge) ||
-		!m.ControlPlane.Equal(state.ControlPlane)
+func (m clusterModel) replaces(ctx context.Context, state clusterModel, diags *diag.Diagnostics) bool {
+	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge) || m.ControlPlane.IsUnknown() ||
+		!m.controlPlane(ctx, diags).equal(state.controlPlane(ctx, diags).shapeModel)
 }
 
 // keep plans the computed values of the state.
 func (m *clusterModel) keep(state clusterModel) {
-	m.Endpoint, m.Status, m.Conditions, m.Nodes = state.Endpoint, state.Status, state.Conditions, state.Nodes
+	m.APIURL, m.Status, m.Conditions, m.membersModel = state.APIURL, state.Status, state.Conditions, state.membersModel
 }
 
-// open plans new values for what the healing of nodes alters. The endpoint stays, unless its server is made anew.
-func (m *clusterModel) open(ctx context.Context, nodes cluster.Nodes) {
+// open plans new values for what a change of nodes alters.
+func (m *clusterModel) open(ctx context.Context) {
 	m.Status = types.StringUnknown()
 	m.Conditions = types.ListUnknown(m.Conditions.ElementType(ctx))
 	m.Nodes = types.MapUnknown(m.Nodes.ElementType(ctx))
-	if m.Endpoint.IsNull() || madeAnew(nodes) {
-		m.Endpoint = types.StringUnknown()
+}
+
+// keepsURL reports whether the URL of the API is the same after the apply: that of the endpoint, or else of a server that
+// stays.
+func (m clusterModel) keepsURL(state clusterModel, o outlook) bool {
+	switch {
+	case !m.Endpoint.Equal(state.Endpoint):
+		return false
+	case !o.changes:
+		return true
+	case state.APIURL.IsNull():
+		return false
+	case !state.Endpoint.IsNull():
+		return true
 	}
+	var host netip.Addr
+	if u, err := url.Parse(state.APIURL.ValueString()); err == nil {
+		host, _ = netip.ParseAddr(u.Hostname())
+	}
+	leaving, stays := 0, false
+	for name, n := range o.nodes {
+		if o.fates[name].leaves() {
+			leaving++
+		} else if ip, err := netip.ParseAddr(n.IP); err == nil && ip == host {
+			stays = true
+		}
+	}
+	return stays || leaving == 0 && len(o.nodes) > 0
+}
+
+// lostServers tells what the loss of servers means for the data of the cluster, "" where none is lost.
+func lostServers(servers cluster.Nodes) string {
+	lost := 0
+	for _, n := range servers {
+		if n.State == cluster.NodeMissing {
+			lost++
+		}
+	}
+	left := len(servers) - lost
+	switch {
+	case lost == 0:
+		return ""
+	case left == 0:
+		return "With its last server the data of the cluster is lost."
+	case 2*left > len(servers):
+		return "The cluster works on, and its data is safe with the servers that are left: the new one joins them."
+	}
+	return "" // Without a majority nothing can be brought back; the review tells so.
 }

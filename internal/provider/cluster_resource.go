@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
 type clusterResource struct{ backend *backend }
@@ -34,31 +35,28 @@ func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureReq
 // Create makes the cluster. With an error, what exists by then is in the state.
 func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m clusterModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	create := task{"create", theCluster, m.Name.ValueString()}
-	if !r.backend.ready(create, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Create(ctx, cluster.DefaultCreateTimeout)
-	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	spec.ID = cluster.NewID()
-	m.ID = types.StringValue(spec.ID)
-
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ApplyCluster(opCtx, spec, nil, cluster.WaitsWithin(timeout))
-	if err == nil || len(state.Nodes) > 0 {
-		m.setState(ctx, state, &resp.Diagnostics)
-		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-	}
-	if err != nil {
-		create.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "create", timeout), resumeAdvice(state.Nodes))
-	}
+	diags := &resp.Diagnostics
+	diags.Append(req.Plan.Get(ctx, &m)...)
+	spec := m.wanted(ctx, diags)
+	r.backend.within(ctx, task{"create", theCluster, spec.Name}, m.Timeouts, turns(spec, nil), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		spec.ID = cluster.NewID()
+		m.ID = types.StringValue(spec.ID)
+		state, err := r.backend.engine.ApplyCluster(opCtx, spec, nil, waits)
+		switch {
+		case err == nil:
+			m.settle(ctx, state, diags)
+		case len(state.Nodes) > 0:
+			m.setState(ctx, state, diags)
+		default:
+			return resumeAdvice(nil), err
+		}
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return resumeAdvice(state.Nodes), err
+	})
 }
+
+// turns is how many servers an apply may have to make, one after another.
+func turns(spec cluster.Spec, prior cluster.Nodes) int { return max(spec.Servers, len(prior), 1) }
 
 // Read looks at the cluster. Only where every hypervisor answered and none has a server of it, it leaves the state.
 func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -66,92 +64,72 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return // The state stays as it is until the provider's configuration is known.
 	}
 	var m clusterModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	timeout, d := m.Timeouts.Read(ctx, cluster.DefaultReadTimeout)
-	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, &resp.Diagnostics)
-	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ReadCluster(opCtx, spec, prior)
-	switch {
-	case errors.Is(err, cluster.ErrGone):
-		resp.State.RemoveResource(ctx)
-		return
-	case err != nil:
-		task{"read", theCluster, spec.Name}.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "read", timeout))
-		return
-	}
-	m.setSpec(ctx, state.Spec, &resp.Diagnostics)
-	m.setState(ctx, state, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	diags := &resp.Diagnostics
+	diags.Append(req.State.Get(ctx, &m)...)
+	spec, _ := m.spec(ctx, diags)
+	prior := nodesOf(ctx, m.Nodes, diags)
+	r.backend.within(ctx, task{"read", theCluster, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, _ cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ReadCluster(opCtx, spec, prior)
+		switch {
+		case errors.Is(err, cluster.ErrGone):
+			resp.State.RemoveResource(ctx)
+			return "", nil
+		case err != nil:
+			return "", err
+		}
+		warnMoved(prior, state.Nodes, diags)
+		m.setSpec(ctx, state.Spec, diags)
+		m.setState(ctx, state, diags)
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return "", nil
+	})
 }
 
 // Update brings the cluster to the plan. With an error, what exists by then is in the state.
 func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, before clusterModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
-	if resp.Diagnostics.HasError() {
+	diags := &resp.Diagnostics
+	diags.Append(req.Plan.Get(ctx, &m)...)
+	diags.Append(req.State.Get(ctx, &before)...)
+	if diags.HasError() {
 		return
 	}
 	if m.same(before) { // Only the timeouts have changed.
-		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		diags.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	update := task{"update", theCluster, m.Name.ValueString()}
-	if !r.backend.ready(update, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Update(ctx, cluster.DefaultUpdateTimeout)
-	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, &resp.Diagnostics)
-	prior := nodesOf(ctx, before.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ApplyCluster(opCtx, spec, prior, cluster.WaitsWithin(timeout))
-	if err == nil {
-		m.settle(ctx, state, &resp.Diagnostics)
-	} else {
-		// The settings of before stay in the state, so that the next plan shows the change again.
-		before.Timeouts = m.Timeouts
-		m = before
-		m.setState(ctx, state, &resp.Diagnostics)
-	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-	if err != nil {
-		update.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "update", timeout), resumeUpdate)
-	}
+	spec := m.wanted(ctx, diags)
+	prior := nodesOf(ctx, before.Nodes, diags)
+	r.backend.within(ctx, task{"update", theCluster, spec.Name}, m.Timeouts, turns(spec, prior), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ApplyCluster(opCtx, spec, prior, waits)
+		if err == nil {
+			m.settle(ctx, state, diags)
+		} else {
+			// The settings of before stay in the state, so that the next plan shows the change again.
+			before.Timeouts = m.Timeouts
+			m = before
+			m.setState(ctx, state, diags)
+		}
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return resumeUpdate, err
+	})
 }
 
 // Delete removes the cluster. With an error, what remains is in the state.
 func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m clusterModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	remove := task{"delete", theCluster, m.Name.ValueString()}
-	if !r.backend.ready(remove, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Delete(ctx, cluster.DefaultDeleteTimeout)
-	resp.Diagnostics.Append(d...)
-	spec, _ := m.spec(ctx, &resp.Diagnostics)
-	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	left, err := r.backend.engine.DeleteCluster(opCtx, spec, prior, cluster.WaitsWithin(timeout))
-	if err != nil {
-		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("nodes"), nodesValue(ctx, left, &resp.Diagnostics))...)
-		remove.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "delete", timeout), resumeDelete)
-	}
+	diags := &resp.Diagnostics
+	diags.Append(req.State.Get(ctx, &m)...)
+	spec, _ := m.spec(ctx, diags)
+	prior := nodesOf(ctx, m.Nodes, diags)
+	r.backend.within(ctx, task{"delete", theCluster, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		left, err := r.backend.engine.DeleteCluster(opCtx, spec, prior, waits)
+		if err != nil {
+			m.show(ctx, record.ServerPool, left, spec.Shape, diags)
+			diags.Append(resp.State.Set(ctx, &m)...)
+		}
+		return resumeDelete, err
+	})
 }
 
 // ImportState finds a cluster by its name or id; the read that follows fills in its state.

@@ -36,80 +36,100 @@ const defaultNetwork = "default"
 
 // Schema describes the resource.
 func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	attributes := map[string]schema.Attribute{
+		"name": schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: fmt.Sprintf("Name of the cluster, unique among its hypervisors: the servers are called `<name>-cp-<n>`. "+
+				"Lower-case letters, digits and dashes, %d at most. %s", maxClusterName, replacesCluster),
+			Validators:    []validator.String{clusterNameForm()},
+			PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		},
+		"k3s_version": schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "Release of k3s, for example `v1.36.1+k3s1`. An existing cluster keeps its version: a change is an error, " +
+				"never a replacement.",
+			Validators: []validator.String{versionForm()},
+		},
+		"network": schema.StringAttribute{
+			Optional: true, Computed: true,
+			MarkdownDescription: "libvirt network of the nodes, which must exist on every hypervisor that takes nodes of the cluster. " +
+				"Default `" + defaultNetwork + "` unless `bridge` is set. " + replacesCluster,
+			Validators:    []validator.String{stringvalidator.LengthAtLeast(1), stringvalidator.ConflictsWith(path.MatchRoot("bridge"))},
+			PlanModifiers: []planmodifier.String{networkDefault{}, stringplanmodifier.RequiresReplace()},
+		},
+		"bridge": schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: "Host bridge of the nodes in place of a libvirt network, for example `br0`. " + replacesCluster,
+			Validators:          []validator.String{stringvalidator.LengthBetween(1, 15)},
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+		},
+		"endpoint": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "A load balancer or virtual address of your own in front of the servers, as `host[:port]`; the port is 6443 where none is named. " +
+				"Nodes join there, kubeconfigs lead there, and the servers' certificates name it. " + inPlace,
+			Validators: []validator.String{endpointForm()},
+		},
+		"tls_sans": schema.ListAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "More names and IP addresses that the certificate of the API is valid for, without ports or wildcards. Those of the servers and of " +
+				"`endpoint` need not be listed. " + inPlace + " k3s keeps in the certificate what is taken out of the list.",
+			Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(sanForm())},
+		},
+		"control_plane": controlPlaneAttribute(),
+		"ssh_authorized_keys": schema.ListAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Public SSH keys, lines of an `authorized_keys` file, for the image's default user. " + inPlace +
+				" Nodes made from then on have the new keys.",
+			Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(publicKeyForm())},
+		},
+		"timeouts": timeoutsAttribute(ctx, " for each server"),
+		"id": schema.StringAttribute{
+			Computed:            true,
+			MarkdownDescription: "UUID of the cluster, which stands on each of its VMs.",
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+		},
+		"api_url": schema.StringAttribute{
+			Computed:            true,
+			MarkdownDescription: "URL of the Kubernetes API: that of `endpoint`, or else of a server. It stays known in every plan that does not change it.",
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseNonNullStateForUnknown()},
+		},
+		"status": schema.StringAttribute{
+			Computed:            true,
+			MarkdownDescription: "`provisioning`, `active`, or `degraded`.",
+		},
+		"conditions": schema.ListNestedAttribute{
+			Computed:            true,
+			MarkdownDescription: "What `status` sums up, in the manner of Kubernetes conditions.",
+			NestedObject:        conditionObject(),
+		},
+	}
+	addMembers(attributes, "servers of the cluster", "cp-1")
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A k3s cluster: its settings and its control plane. Workers come as `cockpit_k3s_node_pool`.",
-		Attributes: map[string]schema.Attribute{
-			"name": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: fmt.Sprintf("Name of the cluster, unique among its hypervisors: the servers are called `<name>-cp-<n>`. "+
-					"Lower-case letters, digits and dashes, %d at most. %s", maxClusterName, replacesCluster),
-				Validators:    []validator.String{clusterNameForm()},
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"k3s_version": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Release of k3s, for example `v1.36.1+k3s1`. An existing cluster keeps its version: a change is an error, " +
-					"never a replacement.",
-				Validators: []validator.String{versionForm()},
-			},
-			"network": schema.StringAttribute{
-				Optional: true, Computed: true,
-				MarkdownDescription: "libvirt network of the nodes, which must exist on every hypervisor that takes nodes of the cluster. " +
-					"Default `" + defaultNetwork + "` unless `bridge` is set. " + replacesCluster,
-				Validators:    []validator.String{stringvalidator.LengthAtLeast(1), stringvalidator.ConflictsWith(path.MatchRoot("bridge"))},
-				PlanModifiers: []planmodifier.String{networkDefault{}, stringplanmodifier.RequiresReplace()},
-			},
-			"bridge": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "Host bridge of the nodes in place of a libvirt network, for example `br0`. " + replacesCluster,
-				Validators:          []validator.String{stringvalidator.LengthBetween(1, 15)},
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"control_plane": controlPlaneAttribute(),
-			"ssh_authorized_keys": schema.ListAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Public SSH keys, lines of an `authorized_keys` file, for the image's default user. " + inPlace +
-					" Nodes made from then on have the new keys.",
-				Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(publicKeyForm())},
-			},
-			"timeouts": timeoutsAttribute(ctx),
-			"id": schema.StringAttribute{
-				Computed:            true,
-				MarkdownDescription: "UUID of the cluster, which stands on each of its VMs.",
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-			},
-			"endpoint": schema.StringAttribute{
-				Computed:            true,
-				MarkdownDescription: "URL of the Kubernetes API. It stays known in every plan that does not make the server anew.",
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseNonNullStateForUnknown()},
-			},
-			"status": schema.StringAttribute{
-				Computed:            true,
-				MarkdownDescription: "`provisioning`, `active`, or `degraded`.",
-			},
-			"conditions": schema.ListNestedAttribute{
-				Computed:            true,
-				MarkdownDescription: "What `status` sums up, in the manner of Kubernetes conditions.",
-				NestedObject:        conditionObject(),
-			},
-			"nodes": nodesAttribute("servers of the cluster"),
-		},
+		Attributes:          attributes,
 	}
 }
 
 func controlPlaneAttribute() schema.SingleNestedAttribute {
 	attributes := shapeAttributes(replacesCluster)
 	attributes["node_count"] = schema.NumberAttribute{
-		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),
-		MarkdownDescription: "Number of servers; `1` is the only value. Default `1`.",
-		Validators:          []validator.Number{wholeNumber{1, 1}},
+		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(defaultServers)),
+		MarkdownDescription: fmt.Sprintf("Number of servers: `1`, or `3`, of which any one may fail. Default `%d`. %s Servers join and leave one at a time.",
+			defaultServers, inPlace),
+		Validators: []validator.Number{serverCount{}},
 	}
+	attributes["placement"] = placementOfServers()
+	const unknownReplaces = "A change replaces the cluster while it is not known what of it changes."
 	return schema.SingleNestedAttribute{
 		Optional: true, Computed: true,
-		MarkdownDescription: "The servers, which run the Kubernetes API and its data store. Default: one server with the defaults below.",
+		MarkdownDescription: "The servers, which run the Kubernetes API and its data store, an etcd. Default: one server with the defaults below.",
 		Attributes:          attributes,
 		Default:             objectdefault.StaticValue(defaultControlPlane()),
-		PlanModifiers:       []planmodifier.Object{objectplanmodifier.RequiresReplace()},
+		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
+			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
+				resp.RequiresReplace = req.PlanValue.IsUnknown()
+			}, unknownReplaces, unknownReplaces,
+		)},
 	}
 }
 
@@ -125,16 +145,17 @@ func conditionObject() schema.NestedAttributeObject {
 	}}
 }
 
-// timeoutsAttribute has the defaults of the engine in its descriptions.
-func timeoutsAttribute(ctx context.Context) schema.Attribute {
-	text := func(what string, def time.Duration) string {
-		return fmt.Sprintf("Time for %s Default `%dm`.", what, int(def.Minutes()))
+// timeoutsAttribute has the defaults of the engine in its descriptions. each says what those of create and update count
+// for.
+func timeoutsAttribute(ctx context.Context, each string) schema.Attribute {
+	text := func(what string, def time.Duration, each string) string {
+		return fmt.Sprintf("Time for %s Default `%dm`%s.", what, int(def.Minutes()), each)
 	}
 	a := timeouts.Attributes(ctx, timeouts.Opts{
-		Create: true, CreateDescription: text("a create; the waits inside shrink and grow with it.", cluster.DefaultCreateTimeout),
-		Read: true, ReadDescription: text("a refresh.", cluster.DefaultReadTimeout),
-		Update: true, UpdateDescription: text("an update; the waits inside shrink and grow with it.", cluster.DefaultUpdateTimeout),
-		Delete: true, DeleteDescription: text("a destroy; it counts once it stands in the state.", cluster.DefaultDeleteTimeout),
+		Create: true, CreateDescription: text("a create; the waits inside shrink and grow with it.", cluster.DefaultCreateTimeout, each),
+		Read: true, ReadDescription: text("a refresh.", cluster.DefaultReadTimeout, ""),
+		Update: true, UpdateDescription: text("an update; the waits inside shrink and grow with it.", cluster.DefaultUpdateTimeout, each),
+		Delete: true, DeleteDescription: text("a destroy; it counts once it stands in the state.", cluster.DefaultDeleteTimeout, ""),
 	})
 	nested, ok := a.(schema.SingleNestedAttribute)
 	if !ok {

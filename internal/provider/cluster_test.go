@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -22,17 +23,19 @@ func TestClusterLife(t *testing.T) {
 	spec := w.engine.lastSpec
 	want := cluster.Spec{
 		ID: spec.ID, Name: "prod", Servers: 1,
-		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
-		Shape:    record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
+		Settings:   record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
+		Shape:      record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
+		Placement:  record.Placement{Strategy: record.Auto, AntiAffinity: record.Required},
+		Assignment: cluster.Assignment{"cp-1": "default"},
 	}
-	if fmt.Sprint(spec) != fmt.Sprint(want) {
+	if !reflect.DeepEqual(spec, want) {
 		t.Errorf("the engine was given %+v, want %+v", spec, want)
 	}
 	if len(spec.ID) != 36 || state["id"] != spec.ID {
 		t.Errorf("id: got %v in the state, %q in the spec", state["id"], spec.ID)
 	}
-	if state["endpoint"] != "https://192.0.2.10:6443" || state["status"] != "active" {
-		t.Errorf("endpoint %v, status %v", state["endpoint"], state["status"])
+	if state["api_url"] != "https://192.0.2.10:6443" || state["status"] != "active" {
+		t.Errorf("api_url %v, status %v", state["api_url"], state["status"])
 	}
 	node := state["nodes"].(object)["prod-cp-1"].(object)
 	if node["role"] != "server" || node["state"] != "ready" || node["hypervisor"] != "default" || node["reason"] != nil {
@@ -94,6 +97,14 @@ func TestClusterPlanPutsProblemsOnAttributes(t *testing.T) {
 			cluster.Problem{Field: machine.FieldStoragePool, Hypervisor: "hv-a", Err: machine.ErrNotFound}, []string{"error at control_plane.storage_pool: ", "The attribute is control_plane.storage_pool."}},
 		"disk": {someTemplate(), clusterConfig(),
 			cluster.Problem{Field: machine.FieldDisk, Hypervisor: "hv-a", Err: errors.New("smaller than the template")}, []string{"error at control_plane.disk_gib: "}},
+		"CPUs": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldVCPUs, Err: errors.New("no hypervisor has 2 virtual CPUs left")}, []string{"error at control_plane.vcpus: ", "No hypervisor has"}},
+		"memory": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldMemory, Err: errors.New("too little")}, []string{"error at control_plane.memory_gib: "}},
+		"anti-affinity": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldPlacement, Err: errors.New(`2 hypervisors for 3 servers`)}, []string{"error at control_plane.placement: "}},
+		"hypervisor of a manual placement": {someTemplate(), clusterConfig(),
+			cluster.Problem{Field: machine.FieldHosts, Err: errors.New("not schedulable")}, []string{"error at control_plane.placement.hosts: ", "The attribute is control_plane.placement.hosts."}},
 		"foreign VM of the name": {someTemplate(), clusterConfig(),
 			cluster.Problem{Field: machine.FieldName, Hypervisor: "hv-a", Err: fmt.Errorf("domain prod-cp-1 %w", machine.ErrForeign)}, []string{"error at name: "}},
 		"cluster of the name, which may be tainted": {someTemplate(), clusterConfig(),
@@ -147,8 +158,13 @@ func TestClusterChanges(t *testing.T) {
 		"name":                   {object{"name": "other"}, "replace", "name"},
 		"network":                {object{"network": "lab"}, "replace", "network"},
 		"bridge":                 {object{"bridge": "br0"}, "replace", "bridge"},
-		"shape":                  {object{"control_plane": object{"vcpus": 4}}, "replace", "control_plane"},
-		"the default said aloud": {object{"control_plane": object{"vcpus": 2}, "network": "default"}, "no-op", ""},
+		"shape":                  {object{"control_plane": object{"vcpus": 4}}, "replace", "control_plane.vcpus"},
+		"unknown control plane":  {object{"control_plane": unknown}, "replace", "control_plane"},
+		"unknown part of it":     {object{"control_plane": object{"vcpus": unknown}}, "replace", "control_plane.vcpus"},
+		"names":                  {object{"tls_sans": []any{"k8s.example"}}, "update", ""},
+		"placement":              {object{"control_plane": object{"placement": object{"anti_affinity": "preferred"}}}, "update", ""},
+		"manual placement":       {object{"control_plane": object{"placement": object{"strategy": "manual", "hosts": []any{"default"}}}}, "update", ""},
+		"the default said aloud": {object{"control_plane": object{"vcpus": 2, "placement": object{"strategy": "auto"}}, "network": "default"}, "no-op", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, someTemplate())
@@ -162,7 +178,7 @@ func TestClusterChanges(t *testing.T) {
 			if tt.action == "replace" {
 				return
 			}
-			for _, attribute := range []string{"id", "endpoint", "status", "conditions", "nodes"} {
+			for _, attribute := range []string{"id", "api_url", "status", "conditions", "nodes", "assignment", "footprint"} {
 				if at := contradiction(attribute, state[attribute], p.state[attribute]); at != "" {
 					t.Errorf("the plan alters %s", at)
 				}
@@ -223,13 +239,16 @@ func TestClusterUpdateOfTheStateOnly(t *testing.T) {
 		before, after object
 		applies       bool
 	}{
-		"timeouts":         {object{}, object{"timeouts": object{"create": "2h"}}, false},
-		"no timeouts":      {object{"timeouts": object{"create": "2h"}}, object{}, false},
-		"an empty list":    {object{}, object{"ssh_authorized_keys": []any{}}, false},
-		"no list":          {object{"ssh_authorized_keys": []any{}}, object{}, false},
-		"unknown keys":     {object{}, object{"ssh_authorized_keys": unknown}, true},
-		"keys":             {object{}, object{"ssh_authorized_keys": []any{sshKey}}, true},
-		"no keys any more": {object{"ssh_authorized_keys": []any{sshKey}}, object{}, true},
+		"timeouts":               {object{}, object{"timeouts": object{"create": "2h"}}, false},
+		"no timeouts":            {object{"timeouts": object{"create": "2h"}}, object{}, false},
+		"an empty list":          {object{}, object{"ssh_authorized_keys": []any{}}, false},
+		"no list":                {object{"ssh_authorized_keys": []any{}}, object{}, false},
+		"an empty list of names": {object{}, object{"tls_sans": []any{}}, false},
+		"names":                  {object{}, object{"tls_sans": []any{"k8s.example"}}, true},
+		"placement":              {object{}, object{"control_plane": object{"placement": object{"anti_affinity": "preferred"}}}, true},
+		"unknown keys":           {object{}, object{"ssh_authorized_keys": unknown}, true},
+		"keys":                   {object{}, object{"ssh_authorized_keys": []any{sshKey}}, true},
+		"no keys any more":       {object{"ssh_authorized_keys": []any{sshKey}}, object{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, someTemplate())
@@ -279,8 +298,8 @@ func TestClusterDrift(t *testing.T) {
 		open    string
 		warning []string
 	}{
-		"missing":   {cluster.NodeMissing, "endpoint status conditions nodes", []string{`warning at : Cluster "prod" has drifted`, "prod-cp-1", `"default" is missing`, "what is left of it is removed, and a new node is made\n"}},
-		"creating":  {cluster.NodeCreating, "endpoint status conditions nodes", []string{"prod-cp-1", "is creating"}},
+		"missing":   {cluster.NodeMissing, "api_url status conditions nodes", []string{`warning at : Cluster "prod" has drifted`, "prod-cp-1", `"default" is missing`, "what is left of it is removed, and a new node is made\n"}},
+		"creating":  {cluster.NodeCreating, "api_url status conditions nodes", []string{"prod-cp-1", "is creating"}},
 		"stopped":   {cluster.NodeStopped, "status conditions nodes", []string{"prod-cp-1", "is stopped: it is started\n"}},
 		"not ready": {cluster.NodeNotReady, "", nil},
 		"unknown":   {cluster.NodeUnknown, "", nil},
@@ -294,7 +313,7 @@ func TestClusterDrift(t *testing.T) {
 			w.engine.calls = nil
 			p := w.plan(clusterType, state, clusterConfig())
 			wantDiags(t, p.diags, tt.warning...)
-			for _, attribute := range []string{"id", "endpoint", "status", "conditions", "nodes"} {
+			for _, attribute := range []string{"id", "api_url", "status", "conditions", "nodes"} {
 				open := p.state[attribute] == any(unknown)
 				if want := strings.Contains(tt.open, attribute); open != want {
 					t.Errorf("%s: open is %t, want %t", attribute, open, want)
@@ -361,13 +380,14 @@ func TestClusterUpdateFails(t *testing.T) {
 
 func TestClusterDeleteFails(t *testing.T) {
 	w := newWorld(t, someTemplate())
-	state := w.create(clusterType, clusterConfig())
+	state := w.create(clusterType, servers(object{"node_count": 3}))
 	w.engine.err, w.engine.nodes = errors.New("hv-b does not answer"), nodesNamed("prod", "cp", record.Server, 1)
 	left, diags := w.apply(clusterType, state, nil, planned{})
 	wantDiags(t, diags, `Unable to delete cluster "prod"`, "What is left is kept in the state")
 	if left == nil || len(left["nodes"].(object)) != 1 {
-		t.Errorf("state: got %v, want the node that is left", left)
+		t.Fatalf("state: got %v, want the node that is left", left)
 	}
+	wantState(t, left, object{"assignment": object{"cp-1": "default"}, "footprint": object{"default": takes(2, 4, 40)}})
 }
 
 func TestClusterReadErrors(t *testing.T) {
@@ -398,13 +418,20 @@ func TestClusterReadErrors(t *testing.T) {
 func TestClusterImport(t *testing.T) {
 	w := newWorld(t, someTemplate())
 	config := with(clusterConfig(), object{
-		"bridge": "br0", "ssh_authorized_keys": []any{sshKey},
-		"control_plane": object{"vcpus": 4, "memory_gib": 8, "disk_gib": 20, "storage_pool": "ssd", "clone": "full"},
+		"bridge": "br0", "ssh_authorized_keys": []any{sshKey}, "endpoint": "k8s.example", "tls_sans": []any{"api.example", "192.0.2.9"},
+		"control_plane": object{
+			"node_count": 3, "vcpus": 4, "memory_gib": 8, "disk_gib": 20, "storage_pool": "ssd", "clone": "full",
+			"placement": object{"strategy": "manual", "hosts": []any{"default"}},
+		},
 	})
 	w.engine.cluster = cluster.Spec{
-		ID: clusterID, Name: "prod", Servers: 1,
-		Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey}},
-		Shape:    record.Shape{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 20, StoragePool: "ssd", Clone: record.Full},
+		ID: clusterID, Name: "prod", Servers: 3,
+		Settings: record.Cluster{
+			K3sVersion: "v1.36.1+k3s1", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey},
+			Endpoint: "k8s.example", TLSSANs: []string{"api.example", "192.0.2.9"},
+		},
+		Shape:     record.Shape{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 20, StoragePool: "ssd", Clone: record.Full},
+		Placement: record.Placement{Strategy: record.Manual, Hosts: []string{"default"}},
 	}
 	state, diags := w.importState(clusterType, "prod")
 	wantDiags(t, diags)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
 func TestConfigure(t *testing.T) {
@@ -17,39 +18,39 @@ func TestConfigure(t *testing.T) {
 		origin origin
 	}{
 		"defaults": {object{}, nil, settings{
-			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
 		}, origin{}},
 		"environment": {object{}, map[string]string{envURI: "qemu+ssh://hv/system", envGitHub: "t0ken"}, settings{
-			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu+ssh://hv/system", Schedulable: true}},
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu+ssh://hv/system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
 		}, origin{token: k3s.Token{Secret: "t0ken", Origin: "the environment variable GITHUB_TOKEN"}}},
 		"everything": {object{
 			"hypervisors": object{
-				"hv-a": object{"uri": "qemu+ssh://hv-a/system", "virt_type": "qemu", "schedulable": false},
+				"hv-a": object{"uri": "qemu+ssh://hv-a/system", "virt_type": "qemu", "schedulable": false, "cpu_overcommit": 2.5, "memory_overcommit": 0.9, "disk_overcommit": 3},
 				"hv-b": object{"uri": "qemu+ssh://hv-b/system"},
 			},
-			"template":    object{"hypervisor": "hv-a", "pool": "templates", "volume": "v.qcow2"},
+			"template":    object{"hypervisor": "hv-a", "pool": "templates", "volume": "v.qcow2", "shared": true},
 			"k3s":         object{"install_script_url": "http://mirror/k3s.sh", "releases_url": "https://mirror/releases", "github_token": "own"},
 			"parallelism": 2,
 		}, map[string]string{envURI: "qemu+ssh://hv/system", envGitHub: "t0ken"}, settings{
 			hypervisors: map[string]hypervisor.Config{
-				"hv-a": {URI: "qemu+ssh://hv-a/system", VirtType: "qemu"}, "hv-b": {URI: "qemu+ssh://hv-b/system", Schedulable: true},
+				"hv-a": {URI: "qemu+ssh://hv-a/system", VirtType: "qemu", Overcommit: machine.Overcommit{CPU: 2.5, Memory: 0.9, Disk: 3}}, "hv-b": {URI: "qemu+ssh://hv-b/system", Schedulable: true, Overcommit: machine.DefaultOvercommit},
 			},
-			template:         &hypervisor.TemplateRef{Hypervisor: "hv-a", Pool: "templates", Volume: "v.qcow2"},
+			template:         &hypervisor.TemplateRef{Hypervisor: "hv-a", Pool: "templates", Volume: "v.qcow2", Shared: true},
 			installScriptURL: "http://mirror/k3s.sh", parallelism: 2,
 		}, origin{url: "https://mirror/releases", token: k3s.Token{Secret: "own", Origin: "the provider's k3s.github_token"}}},
 		"template of the only hypervisor": {someTemplate(), nil, settings{
-			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
 			template:         &hypervisor.TemplateRef{Hypervisor: "default", Pool: "templates", Volume: "debian.qcow2"},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
 		}, origin{}},
 		"the environment's token is not for another server": {object{"k3s": object{"releases_url": "https://mirror/releases"}}, map[string]string{envGitHub: "t0ken"}, settings{
-			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
 		}, origin{url: "https://mirror/releases"}},
 		"a mirror without TLS": {object{"k3s": object{"releases_url": "http://mirror/releases"}}, map[string]string{envGitHub: "t0ken"}, settings{
-			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true}},
+			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
 			installScriptURL: "https://get.k3s.io", parallelism: 4,
 		}, origin{url: "http://mirror/releases"}},
 	} {
@@ -100,6 +101,10 @@ func TestConfigureRefuses(t *testing.T) {
 		"unknown virt_type": {object{"hypervisors": object{"a": object{"uri": "qemu:///system", "virt_type": "xen"}}}, nil, []string{"error at hypervisors.a.virt_type: "}},
 		"parallelism":       {object{"parallelism": 17}, nil, []string{`error at parallelism: Unable to use parallelism "17"`, "It has to be a whole number from 1 to 16."}},
 		"half a node":       {object{"parallelism": 1.5}, nil, []string{`error at parallelism: Unable to use parallelism "1.5"`, "It has to be a whole number from 1 to 16."}},
+		"no CPUs for VMs": {object{"hypervisors": object{"a": object{"uri": "qemu:///system", "cpu_overcommit": 0}}}, nil,
+			[]string{`error at hypervisors.a.cpu_overcommit: Unable to use cpu_overcommit "0"`, "It has to be a number from 0.1 to 100.", `hypervisors["a"].cpu_overcommit`}},
+		"much memory": {object{"hypervisors": object{"a": object{"uri": "qemu:///system", "memory_overcommit": 10.5}}}, nil,
+			[]string{`error at hypervisors.a.memory_overcommit: Unable to use memory_overcommit "10.5"`, "It has to be a number from 0.1 to 10."}},
 		"URL without scheme": {object{"k3s": object{"install_script_url": "get.k3s.io"}}, nil,
 			[]string{"error at k3s.install_script_url: Unable to use URL\n", "It has to begin with https:// or http:// and a host.", "k3s.install_script_url"}},
 		"token without TLS": {object{"k3s": object{"releases_url": "http://mirror/releases", "github_token": "s3cr3t"}}, nil,

@@ -6,16 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 )
 
 func TestKubeconfig(t *testing.T) {
 	w := newWorld(t, object{})
 	end := time.Now().Add(300 * 24 * time.Hour).UTC().Truncate(time.Second)
-	w.engine.cluster = cluster.Spec{ID: clusterID, Name: "prod"}
 	w.engine.kube = k3s.Kubeconfig{
-		Raw: []byte("raw"), Endpoint: "https://192.0.2.10:6443", Host: "192.0.2.10",
+		Name: "prod", Raw: []byte("raw"), Endpoint: "https://192.0.2.10:6443", Host: "192.0.2.10",
 		CACertificate: []byte("ca"), ClientCertificate: []byte("cert"), ClientKey: []byte("key"), ExpiresAt: end,
 	}
 	got, diags := w.data("cockpit_kubeconfig", object{"cluster_id": clusterID})

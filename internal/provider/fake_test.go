@@ -18,6 +18,9 @@ type fakeEngine struct {
 	mu       sync.Mutex
 
 	problems []cluster.Problem
+	// hosts take the nodes of a group in turn; none stand for "default". blind reviews tell nothing of that.
+	hosts []string
+	blind bool
 	// nodes, missing or failing, replace those that an apply makes; nil are those of the spec, all ready.
 	nodes cluster.Nodes
 	// states are those of nodes that are not ready when they are read; an apply mends them.
@@ -46,16 +49,36 @@ func (e *fakeEngine) note(ctx context.Context, call string, prior cluster.Nodes)
 	}
 }
 
-func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) ([]cluster.Problem, error) {
+func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.Review, error) {
 	e.note(ctx, "check cluster", prior)
 	e.lastSpec = spec
-	return slices.Clone(e.problems), nil
+	return e.review(record.ServerPool, spec.Servers), nil
 }
 
-func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) ([]cluster.Problem, error) {
+func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.Review, error) {
 	e.note(ctx, "check pool", prior)
 	e.lastPool = spec
-	return slices.Clone(e.problems), nil
+	return e.review(spec.Name, spec.Nodes), nil
+}
+
+func (e *fakeEngine) review(pool string, nodes int) cluster.Review {
+	r := cluster.Review{Problems: slices.Clone(e.problems)}
+	if e.blind {
+		return r
+	}
+	r.Assignment = cluster.Assignment{}
+	for i := 1; i <= nodes; i++ {
+		r.Assignment[record.ShortName(pool, i)] = e.host(i)
+	}
+	return r
+}
+
+// host is where the node with an ordinal goes.
+func (e *fakeEngine) host(ordinal int) string {
+	if len(e.hosts) == 0 {
+		return "default"
+	}
+	return e.hosts[(ordinal-1)%len(e.hosts)]
 }
 
 func (e *fakeEngine) FindCluster(ctx context.Context, idOrName string) (cluster.Spec, error) {
@@ -114,8 +137,11 @@ func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 		Spec: spec, Nodes: e.nodes, Endpoint: "https://192.0.2.10:6443", Status: cluster.Active,
 		Conditions: []cluster.Condition{{Type: "NodesReady", Status: "True", Reason: "AllReady"}},
 	}
+	if spec.Settings.Endpoint != "" {
+		s.Endpoint, _, _ = k3s.ServerURL(spec.Settings.Endpoint)
+	}
 	if s.Nodes == nil {
-		s.Nodes = nodesNamed(spec.Name, record.ServerPool, record.Server, spec.Servers)
+		s.Nodes = e.stand(spec.Name, record.ServerPool, record.Server, spec.Servers)
 	}
 	e.disturb(s.Nodes)
 	for _, n := range s.Nodes {
@@ -129,10 +155,22 @@ func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 func (e *fakeEngine) poolState(spec cluster.PoolSpec) cluster.PoolState {
 	s := cluster.PoolState{Spec: spec, Nodes: e.nodes}
 	if s.Nodes == nil {
-		s.Nodes = nodesNamed("prod", spec.Name, record.Agent, spec.Nodes)
+		s.Nodes = e.stand("prod", spec.Name, record.Agent, spec.Nodes)
 	}
 	e.disturb(s.Nodes)
 	return s
+}
+
+// stand are n ready nodes in their places.
+func (e *fakeEngine) stand(clusterName, pool string, role record.Role, n int) cluster.Nodes {
+	nodes := nodesNamed(clusterName, pool, role, n)
+	for i := 1; i <= n; i++ {
+		name := record.NodeName(clusterName, pool, i)
+		node := nodes[name]
+		node.Hypervisor = e.host(i)
+		nodes[name] = node
+	}
+	return nodes
 }
 
 func (e *fakeEngine) disturb(nodes cluster.Nodes) {

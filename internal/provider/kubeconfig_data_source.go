@@ -62,7 +62,7 @@ func (d *kubeconfigDataSource) Schema(_ context.Context, _ datasource.SchemaRequ
 			},
 			"raw":                    secret("The kubeconfig file. Cluster, user and context have the cluster's name."),
 			"filename":               computed("A name for that file, `kubeconfig-<cluster>.yaml`."),
-			"endpoint":               computed("URL of the Kubernetes API, `https://host:port`."),
+			"endpoint":               computed("URL of the Kubernetes API, `https://host:port`: that of the cluster's `endpoint`, or else of a server."),
 			"host":                   computed("Name or address in `endpoint`, without the port."),
 			"cluster_ca_certificate": computed("Certificate of the cluster's authority in PEM."),
 			"client_certificate":     computed("The administrator's certificate in PEM."),
@@ -88,21 +88,16 @@ func (d *kubeconfigDataSource) Read(ctx context.Context, req datasource.ReadRequ
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
 	defer cancel()
-	spec, err := d.backend.engine.FindCluster(ctx, m.ClusterID.ValueString())
-	if err != nil {
-		read.fail(&resp.Diagnostics, err, kubeconfigAdvice)
-		return
-	}
-	k, err := d.backend.engine.Kubeconfig(ctx, spec.ID)
+	k, err := d.backend.engine.Kubeconfig(ctx, m.ClusterID.ValueString())
 	if err != nil {
 		read.fail(&resp.Diagnostics, err, kubeconfigAdvice)
 		return
 	}
 	if left := k.ExpiresAt.Sub(d.now()); left < expiryNotice {
-		resp.Diagnostics.AddWarning(expiryText(spec.Name, k.ExpiresAt, left),
-			"Restart k3s on the server (systemctl restart k3s, or reboot the VM): it then renews certificates that end soon, and the next refresh reads the new one.")
+		resp.Diagnostics.AddWarning(expiryText(k.Name, k.ExpiresAt, left),
+			"Restart k3s on each server (systemctl restart k3s, or reboot the VM), one after the other: it then renews certificates that end soon, and the next refresh reads the new one.")
 	}
-	m.set(spec.Name, k)
+	m.set(k)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
@@ -116,8 +111,8 @@ func expiryText(name string, end time.Time, left time.Duration) string {
 	return fmt.Sprintf("The client certificate of cluster %q expires on %s, in %d days", name, end.Format(time.DateOnly), int(left.Hours()/24))
 }
 
-func (m *kubeconfigModel) set(name string, k k3s.Kubeconfig) {
-	m.Raw, m.Filename = types.StringValue(string(k.Raw)), types.StringValue("kubeconfig-"+name+".yaml")
+func (m *kubeconfigModel) set(k k3s.Kubeconfig) {
+	m.Raw, m.Filename = types.StringValue(string(k.Raw)), types.StringValue("kubeconfig-"+k.Name+".yaml")
 	m.Endpoint, m.Host = types.StringValue(k.Endpoint), types.StringValue(k.Host)
 	m.CACertificate, m.ClientCertificate = types.StringValue(string(k.CACertificate)), types.StringValue(string(k.ClientCertificate))
 	m.ClientKey, m.ExpiresAt = types.StringValue(string(k.ClientKey)), types.StringValue(k.ExpiresAt.Format(time.RFC3339))

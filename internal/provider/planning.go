@@ -1,13 +1,10 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -78,6 +75,10 @@ func report(t task, problems []cluster.Problem, paths map[machine.Field]path.Pat
 		case errors.Is(p.Err, machine.ErrUnreachable):
 			diags.AddWarning(fmt.Sprintf("The plan of %s %q could not be checked against hypervisor %q", t.thing, t.name, p.Hypervisor),
 				paragraphs(cluster.Explain(err), "Whether its nodes can be made there is checked during the apply."))
+		case errors.Is(p.Err, cluster.ErrNoQuorum):
+			// An error would also end the plan that replaces the cluster, which may be the only way on.
+			diags.AddWarning(fmt.Sprintf("The servers of %s %q have no quorum", t.thing, t.name), paragraphs(cluster.Explain(err),
+				"Unless this plan replaces the cluster, the apply will fail."))
 		case inUse(p):
 			// A tainted one of that name would be deleted first, which a plan cannot see.
 			diags.AddAttributeWarning(at, fmt.Sprintf("The name of %s %q is in use", t.thing, t.name), paragraphs(cluster.Explain(err),
@@ -92,80 +93,16 @@ func report(t task, problems []cluster.Problem, paths map[machine.Field]path.Pat
 	}
 }
 
-// drift tells, for each node that the next apply mends, its state and what happens to it, and whether nodes lack or are
-// too many. Was is the number of nodes that the state says were wanted, and want the one that is wanted now.
-func drift(nodes cluster.Nodes, was, want int) []string {
-	var lines []string
-	fate := fates(nodes, want)
-	for _, name := range sortedNames(nodes) {
-		if n := nodes[name]; n.State.Drifted() {
-			lines = append(lines, fmt.Sprintf("%s on hypervisor %q is %s: %s", name, n.Hypervisor, n.State, fate[name]))
-		}
+// review asks the engine what it says of a plan; nothing while the provider is not known.
+func (b *backend) review(ctx context.Context, t task, diags *diag.Diagnostics, check func(context.Context) (cluster.Review, error)) cluster.Review {
+	if b == nil || !b.known || diags.HasError() {
+		return cluster.Review{}
 	}
-	have := len(nodes)
-	if have == was {
-		return lines
+	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
+	defer cancel()
+	review, err := check(ctx)
+	if err != nil {
+		t.fail(diags, err)
 	}
-	count := fmt.Sprintf("there are %d nodes of %d: ", have, was)
-	if have > was {
-		count = fmt.Sprintf("there are %d nodes in place of %d: ", have, was)
-	}
-	switch {
-	case have < want:
-		count += "the rest is made"
-	case have > want:
-		count += "the surplus is removed"
-	default:
-		count += "as many as are wanted now"
-	}
-	return append(lines, count)
-}
-
-// fates tells what the next apply does to each node that has drifted. Where nodes have to go, those that are not well go
-// first, in the order of their numbers from the highest.
-func fates(nodes cluster.Nodes, want int) map[string]string {
-	var gone, unwell []string
-	for name, n := range nodes {
-		switch n.State {
-		case cluster.NodeMissing, cluster.NodeCreating:
-			gone = append(gone, name)
-		case cluster.NodeStopped, cluster.NodeNotReady:
-			unwell = append(unwell, name)
-		}
-	}
-	slices.SortFunc(gone, byNumber)
-	slices.SortFunc(unwell, byNumber)
-	stand := len(nodes) - len(gone)
-	out := map[string]string{}
-	for i, name := range gone {
-		out[name] = "what is left of it is removed"
-		if i < want-stand {
-			out[name] += ", and a new node is made"
-		}
-	}
-	for i, name := range unwell {
-		out[name] = "it is started"
-		if len(unwell)-i <= stand-want {
-			out[name] = "it is removed"
-		}
-	}
-	return out
-}
-
-// byNumber orders the names of the nodes of one pool: <cluster>-<pool>-<n>.
-func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
-// madeAnew reports whether healing replaces one of the nodes.
-func madeAnew(nodes cluster.Nodes) bool {
-	for _, n := range nodes {
-		if n.State == cluster.NodeMissing || n.State == cluster.NodeCreating {
-			return true
-		}
-	}
-	return len(nodes) == 0
-}
-
-// warnDrift tells why a plan changes nodes although no attribute has changed.
-func warnDrift(summary string, lines []string, diags *diag.Diagnostics) {
-	diags.AddWarning(summary, "The next apply brings it back:\n\n- "+strings.Join(lines, "\n- "))
+	return review
 }

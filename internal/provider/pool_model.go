@@ -16,31 +16,53 @@ type poolModel struct {
 	Name      types.String `tfsdk:"name"`
 	NodeCount types.Number `tfsdk:"node_count"`
 	shapeModel
-	Timeouts timeouts.Value `tfsdk:"timeouts"`
+	Placement types.Object   `tfsdk:"placement"`
+	Timeouts  timeouts.Value `tfsdk:"timeouts"`
 
-	ID    types.String `tfsdk:"id"`
-	Nodes types.Map    `tfsdk:"nodes"`
+	ID types.String `tfsdk:"id"`
+	membersModel
 }
 
 // spec is the wanted pool, and whether all of it is known that a review looks at; that is not the cluster's id.
 func (m poolModel) spec() (cluster.PoolSpec, bool) {
+	placement, placed := placementOf(m.Placement)
 	return cluster.PoolSpec{
-		ClusterID: m.ClusterID.ValueString(), Name: m.Name.ValueString(), Nodes: integer(m.NodeCount), Shape: m.shape(),
-	}, known(m.Name, m.NodeCount) && m.known()
+		ClusterID: m.ClusterID.ValueString(), Name: m.Name.ValueString(), Nodes: integer(m.NodeCount), Shape: m.shape(), Placement: placement,
+	}, known(m.Name, m.NodeCount) && placed && m.known()
+}
+
+// wanted is the pool that an apply makes, with what its plan has promised.
+func (m poolModel) wanted(ctx context.Context, diags *diag.Diagnostics) cluster.PoolSpec {
+	spec, _ := m.spec()
+	spec.Assignment = m.promised(ctx, diags)
+	return spec
 }
 
 // setSpec takes over what the records of the pool say of it.
 func (m *poolModel) setSpec(spec cluster.PoolSpec) {
 	m.ClusterID, m.Name = types.StringValue(spec.ClusterID), types.StringValue(spec.Name)
 	m.NodeCount, m.shapeModel = numberValue(spec.Nodes), newShapeModel(spec.Shape)
+	m.Placement = placementValue(poolPlacementTypes, spec.Placement)
 	m.ID = poolID(m.ClusterID, m.Name)
 }
 
 // setNodes takes over what was seen of the pool; nil nodes were not seen.
 func (m *poolModel) setNodes(ctx context.Context, nodes cluster.Nodes, diags *diag.Diagnostics) {
 	if nodes != nil || m.Nodes.IsUnknown() || m.Nodes.IsNull() {
-		m.Nodes = nodesValue(ctx, nodes, diags)
+		m.show(ctx, m.Name.ValueString(), nodes, m.shape(), diags)
 	}
+}
+
+// settle takes over what was seen of the pool where the plan left it open.
+func (m *poolModel) settle(ctx context.Context, nodes cluster.Nodes, diags *diag.Diagnostics) {
+	planned := m.membersModel
+	m.setNodes(ctx, nodes, diags)
+	m.membersModel = m.settled(planned)
+}
+
+// same reports whether an update from a state to the plan has nothing to do outside the state.
+func (m poolModel) same(before poolModel) bool {
+	return known(m.Nodes) && m.NodeCount.Equal(before.NodeCount) && m.Placement.Equal(before.Placement)
 }
 
 // replaces reports whether the plan replaces the pool of the state.

@@ -19,7 +19,11 @@ var poolPaths = map[machine.Field]path.Path{
 	machine.FieldName:        path.Root("name"),
 	machine.FieldCluster:     path.Root("cluster_id"),
 	machine.FieldStoragePool: path.Root("storage_pool"),
+	machine.FieldVCPUs:       path.Root("vcpus"),
+	machine.FieldMemory:      path.Root("memory_gib"),
 	machine.FieldDisk:        path.Root("disk_gib"),
+	machine.FieldPlacement:   path.Root("placement"),
+	machine.FieldHosts:       path.Root("placement").AtName("hosts"),
 }
 
 // ModifyPlan reviews the plan against the hypervisors, and plans what heals a pool that has drifted.
@@ -49,51 +53,45 @@ func (r *poolResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRe
 
 func (r *poolResource) planCreate(ctx context.Context, plan poolModel, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	plan.ID = poolID(plan.ClusterID, plan.Name)
-	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), plan.ID)...)
 	create := task{"create", thePool, plan.Name.ValueString()}
-	if integer(plan.NodeCount) > 0 && !r.backend.hasTemplate(create, &resp.Diagnostics) {
-		return
+	if integer(plan.NodeCount) == 0 || r.backend.hasTemplate(create, &resp.Diagnostics) {
+		problems := r.review(ctx, create, &plan, nil, &resp.Diagnostics)
+		if replaced(ctx, req.Private, &resp.Diagnostics) == plan.ID.ValueString() {
+			problems = slices.DeleteFunc(problems, inUse) // by the pool that goes first
+		}
+		report(create, problems, poolPaths, &resp.Diagnostics)
 	}
-	problems := r.review(ctx, create, plan, nil, &resp.Diagnostics)
-	if replaced(ctx, req.Private, &resp.Diagnostics) == plan.ID.ValueString() {
-		problems = slices.DeleteFunc(problems, inUse) // by the pool that goes first
-	}
-	report(create, problems, poolPaths, &resp.Diagnostics)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 func (r *poolResource) planUpdate(ctx context.Context, plan, state poolModel, resp *resource.ModifyPlanResponse) {
-	name := state.Name.ValueString()
-	nodes := nodesOf(ctx, state.Nodes, &resp.Diagnostics)
-	was, want := integer(state.NodeCount), integer(state.NodeCount)
-	if known(plan.NodeCount) {
-		want = integer(plan.NodeCount)
+	update := task{"update", thePool, state.Name.ValueString()}
+	o := outlookFor(ctx, state.membersModel, state.NodeCount, plan.NodeCount, &resp.Diagnostics)
+	if len(o.drifted) > 0 {
+		warnDrift(fmt.Sprintf("Node pool %q has drifted", update.name), o.drifted, "", &resp.Diagnostics)
 	}
-	drifted := drift(nodes, was, want)
-	if len(drifted) > 0 {
-		warnDrift(fmt.Sprintf("Node pool %q has drifted", name), drifted, &resp.Diagnostics)
+	plan.membersModel = state.membersModel
+	switch {
+	case !o.changes:
+		r.backend.hasHosts(update, plan.Placement, poolPaths[machine.FieldPlacement], &resp.Diagnostics)
+	case o.want <= o.was || r.backend.hasTemplate(update, &resp.Diagnostics):
+		plan.Nodes = types.MapUnknown(state.Nodes.ElementType(ctx))
+		report(update, r.review(ctx, update, &plan, o.nodes, &resp.Diagnostics), poolPaths, &resp.Diagnostics)
 	}
-	planned := state.Nodes
-	if len(drifted) > 0 || !plan.NodeCount.Equal(state.NodeCount) {
-		planned = types.MapUnknown(state.Nodes.ElementType(ctx))
-		update := task{"update", thePool, name}
-		if want <= was || r.backend.hasTemplate(update, &resp.Diagnostics) {
-			report(update, r.review(ctx, update, plan, nodes, &resp.Diagnostics), poolPaths, &resp.Diagnostics)
-		}
-	}
-	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("nodes"), planned)...)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// review asks the hypervisors whether the plan can be met, as far as it is known, and returns why it cannot.
-func (r *poolResource) review(ctx context.Context, t task, plan poolModel, prior cluster.Nodes, diags *diag.Diagnostics) []cluster.Problem {
+// review asks the hypervisors whether the plan can be met, as far as it is known, plans where the nodes stand then, and
+// returns why it cannot be met.
+func (r *poolResource) review(ctx context.Context, t task, plan *poolModel, prior cluster.Nodes, diags *diag.Diagnostics) []cluster.Problem {
 	spec, complete := plan.spec()
-	if r.backend == nil || !r.backend.known || !complete {
+	plan.place(ctx, nil, spec.Shape, diags)
+	if !r.backend.hasHosts(t, plan.Placement, poolPaths[machine.FieldPlacement], diags) || !complete {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cluster.DefaultReadTimeout)
-	defer cancel()
-	problems, err := r.backend.engine.CheckPool(ctx, spec, prior)
-	if err != nil {
-		t.fail(diags, err)
-	}
-	return problems
+	review := r.backend.review(ctx, t, diags, func(ctx context.Context) (cluster.Review, error) {
+		return r.backend.engine.CheckPool(ctx, spec, prior)
+	})
+	plan.place(ctx, review.Assignment, spec.Shape, diags)
+	return review.Problems
 }

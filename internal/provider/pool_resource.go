@@ -33,29 +33,23 @@ func (r *poolResource) Configure(_ context.Context, req resource.ConfigureReques
 // Create makes the pool. With an error, what exists by then is in the state.
 func (r *poolResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m poolModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	create := task{"create", thePool, m.Name.ValueString()}
-	if !r.backend.ready(create, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Create(ctx, cluster.DefaultCreateTimeout)
-	resp.Diagnostics.Append(d...)
-	if resp.Diagnostics.HasError() {
-		return
-	}
+	diags := &resp.Diagnostics
+	diags.Append(req.Plan.Get(ctx, &m)...)
 	m.ID = poolID(m.ClusterID, m.Name)
-	spec, _ := m.spec()
-
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ApplyPool(opCtx, spec, nil, cluster.WaitsWithin(timeout))
-	if err == nil || len(state.Nodes) > 0 {
-		m.setNodes(ctx, state.Nodes, &resp.Diagnostics)
-		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-	}
-	if err != nil {
-		create.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "create", timeout), resumeAdvice(state.Nodes))
-	}
+	spec := m.wanted(ctx, diags)
+	r.backend.within(ctx, task{"create", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ApplyPool(opCtx, spec, nil, waits)
+		switch {
+		case err == nil:
+			m.settle(ctx, state.Nodes, diags)
+		case len(state.Nodes) > 0:
+			m.setNodes(ctx, state.Nodes, diags)
+		default:
+			return resumeAdvice(nil), err
+		}
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return resumeAdvice(state.Nodes), err
+	})
 }
 
 // Read looks at the pool. It leaves the state only with its cluster; a pool without nodes is a pool.
@@ -64,86 +58,70 @@ func (r *poolResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return // The state stays as it is until the provider's configuration is known.
 	}
 	var m poolModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	timeout, d := m.Timeouts.Read(ctx, cluster.DefaultReadTimeout)
-	resp.Diagnostics.Append(d...)
-	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
+	diags := &resp.Diagnostics
+	diags.Append(req.State.Get(ctx, &m)...)
 	spec, _ := m.spec()
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ReadPool(opCtx, spec, prior)
-	switch {
-	case errors.Is(err, cluster.ErrGone):
-		resp.State.RemoveResource(ctx)
-		return
-	case err != nil:
-		task{"read", thePool, spec.Name}.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "read", timeout))
-		return
-	}
-	m.setSpec(state.Spec)
-	m.setNodes(ctx, state.Nodes, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	prior := nodesOf(ctx, m.Nodes, diags)
+	r.backend.within(ctx, task{"read", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, _ cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ReadPool(opCtx, spec, prior)
+		switch {
+		case errors.Is(err, cluster.ErrGone):
+			resp.State.RemoveResource(ctx)
+			return "", nil
+		case err != nil:
+			return "", err
+		}
+		m.setSpec(state.Spec)
+		m.setNodes(ctx, state.Nodes, diags)
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return "", nil
+	})
 }
 
 // Update brings the pool to the plan. With an error, what exists by then is in the state.
 func (r *poolResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, before poolModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
-	if resp.Diagnostics.HasError() {
+	diags := &resp.Diagnostics
+	diags.Append(req.Plan.Get(ctx, &m)...)
+	diags.Append(req.State.Get(ctx, &before)...)
+	if diags.HasError() {
 		return
 	}
-	if known(m.Nodes) { // Only the timeouts have changed.
-		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	if m.same(before) { // Only the timeouts have changed.
+		diags.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	update := task{"update", thePool, m.Name.ValueString()}
-	if !r.backend.ready(update, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Update(ctx, cluster.DefaultUpdateTimeout)
-	resp.Diagnostics.Append(d...)
-	prior := nodesOf(ctx, before.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
-	spec, _ := m.spec()
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	state, err := r.backend.engine.ApplyPool(opCtx, spec, prior, cluster.WaitsWithin(timeout))
-	m.Nodes = before.Nodes
-	m.setNodes(ctx, state.Nodes, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
-	if err != nil {
-		update.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "update", timeout), resumeUpdate)
-	}
+	spec := m.wanted(ctx, diags)
+	prior := nodesOf(ctx, before.Nodes, diags)
+	r.backend.within(ctx, task{"update", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ApplyPool(opCtx, spec, prior, waits)
+		if err == nil {
+			m.settle(ctx, state.Nodes, diags)
+		} else {
+			// The placement of before stays in the state, so that the next plan shows the change again.
+			m.Placement, m.membersModel = before.Placement, before.membersModel
+			m.setNodes(ctx, state.Nodes, diags)
+		}
+		diags.Append(resp.State.Set(ctx, &m)...)
+		return resumeUpdate, err
+	})
 }
 
 // Delete removes the pool. With an error, what remains is in the state.
 func (r *poolResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m poolModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	remove := task{"delete", thePool, m.Name.ValueString()}
-	if !r.backend.ready(remove, &resp.Diagnostics) {
-		return
-	}
-	timeout, d := m.Timeouts.Delete(ctx, cluster.DefaultDeleteTimeout)
-	resp.Diagnostics.Append(d...)
-	prior := nodesOf(ctx, m.Nodes, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() {
-		return
-	}
+	diags := &resp.Diagnostics
+	diags.Append(req.State.Get(ctx, &m)...)
 	spec, _ := m.spec()
-	opCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	left, err := r.backend.engine.DeletePool(opCtx, spec, prior, cluster.WaitsWithin(timeout))
-	if err != nil {
-		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("nodes"), nodesValue(ctx, left, &resp.Diagnostics))...)
-		remove.fail(&resp.Diagnostics, err, timeoutAdvice(opCtx, "delete", timeout), resumeDelete)
-	}
+	prior := nodesOf(ctx, m.Nodes, diags)
+	r.backend.within(ctx, task{"delete", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		left, err := r.backend.engine.DeletePool(opCtx, spec, prior, waits)
+		if err != nil {
+			m.show(ctx, spec.Name, left, spec.Shape, diags)
+			diags.Append(resp.State.Set(ctx, &m)...)
+		}
+		return resumeDelete, err
+	})
 }
 
 // ImportState finds a pool by <cluster>/<pool>; the read that follows fills in its nodes.

@@ -13,6 +13,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 )
 
+// defaultNodes is the node_count of a pool.
+const defaultNodes = 3
+
 // Schema describes the resource.
 func (r *poolResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	attributes := shapeAttributes(replacesPool)
@@ -30,18 +33,19 @@ func (r *poolResource) Schema(ctx context.Context, _ resource.SchemaRequest, res
 		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
 	attributes["node_count"] = schema.NumberAttribute{
-		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(3)),
-		MarkdownDescription: fmt.Sprintf("Number of nodes, 0 to %d. Default `3`. %s Nodes that do not run or are not ready go first, "+
-			"then those with the highest number.", maxNodeCount, inPlace),
+		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(defaultNodes)),
+		MarkdownDescription: fmt.Sprintf("Number of nodes, 0 to %d. Default `%d`. %s Nodes that do not run or are not ready go first, "+
+			"then those with the highest number.", maxNodeCount, defaultNodes, inPlace),
 		Validators: []validator.Number{wholeNumber{0, maxNodeCount}},
 	}
-	attributes["timeouts"] = timeoutsAttribute(ctx)
+	attributes["placement"] = placementOfPool(defaultNodes)
+	attributes["timeouts"] = timeoutsAttribute(ctx, "")
 	attributes["id"] = schema.StringAttribute{
 		Computed:            true,
 		MarkdownDescription: "`<cluster_id>/<name>`.",
 		PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 	}
-	attributes["nodes"] = nodesAttribute("nodes of the pool")
+	addMembers(attributes, "nodes of the pool", "workers-1")
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A pool of equal workers (k3s agents) of a cluster. They run the cluster's version of k3s.",
 		Attributes:          attributes,

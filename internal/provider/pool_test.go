@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,11 @@ func TestPoolLife(t *testing.T) {
 	state := w.create(poolType, poolConfig())
 	want := cluster.PoolSpec{
 		ClusterID: clusterID, Name: "workers", Nodes: 3,
-		Shape: record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
+		Shape:      record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
+		Placement:  record.Placement{Strategy: record.Auto},
+		Assignment: cluster.Assignment{"workers-1": "default", "workers-2": "default", "workers-3": "default"},
 	}
-	if w.engine.lastPool != want {
+	if !reflect.DeepEqual(w.engine.lastPool, want) {
 		t.Errorf("the engine was given %+v, want %+v", w.engine.lastPool, want)
 	}
 	if id := clusterID + "/workers"; state["id"] != id {
@@ -106,7 +109,8 @@ func TestPoolPlan(t *testing.T) {
 		wantDiags(t, w.plan(poolType, nil, poolConfig()).diags, `warning at name: The name of node pool "workers" is in use`)
 	})
 	for attribute, field := range map[string]machine.Field{
-		"storage_pool": machine.FieldStoragePool, "disk_gib": machine.FieldDisk, "cluster_id": machine.FieldCluster,
+		"storage_pool": machine.FieldStoragePool, "vcpus": machine.FieldVCPUs, "memory_gib": machine.FieldMemory, "disk_gib": machine.FieldDisk,
+		"cluster_id": machine.FieldCluster, "placement": machine.FieldPlacement, "placement.hosts": machine.FieldHosts,
 	} {
 		t.Run("puts a problem on "+attribute, func(t *testing.T) {
 			w := newWorld(t, someTemplate())

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -17,6 +18,7 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/kube"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
 // Address is where Terraform and OpenTofu find the provider.
@@ -106,6 +108,19 @@ func hypervisorAttributes() map[string]schema.Attribute {
 			Optional:            true,
 			MarkdownDescription: "Whether new nodes may go there; those that stand there stay. Default `true`.",
 		},
+		"cpu_overcommit":    overcommit("Virtual CPUs that VMs may have for each CPU of the hypervisor,", machine.DefaultOvercommit.CPU, 100),
+		"memory_overcommit": overcommit("Memory that VMs may have, as a multiple of the hypervisor's,", machine.DefaultOvercommit.Memory, 10),
+		"disk_overcommit":   overcommit("Room for the disks of new nodes, as a multiple of what is free in the storage pool,", machine.DefaultOvercommit.Disk, 100),
+	}
+}
+
+// overcommit is the attribute for one kind of resource.
+func overcommit(description string, def, most float64) schema.NumberAttribute {
+	const least = 0.1
+	return schema.NumberAttribute{
+		Optional:            true,
+		MarkdownDescription: fmt.Sprintf("%s %g to %g; below 1 a part stays free. It rules where new nodes go. Default `%g`.", description, least, most, def),
+		Validators:          []validator.Number{factor{least, most}},
 	}
 }
 
@@ -124,6 +139,11 @@ func templateAttributes() map[string]schema.Attribute {
 			Required:            true,
 			MarkdownDescription: "Name of the image's volume in the pool.",
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+		},
+		"shared": schema.BoolAttribute{
+			Optional: true,
+			MarkdownDescription: "Whether `pool` is one storage that every hypervisor with a pool of that name sees, such as an NFS export: then no copy of the image is made for them. " +
+				"Pools that libvirt itself tells to be the same need it not. Default `false`.",
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
 const (
@@ -39,15 +39,19 @@ type providerModel struct {
 }
 
 type hypervisorModel struct {
-	URI         types.String `tfsdk:"uri"`
-	VirtType    types.String `tfsdk:"virt_type"`
-	Schedulable types.Bool   `tfsdk:"schedulable"`
+	URI              types.String `tfsdk:"uri"`
+	VirtType         types.String `tfsdk:"virt_type"`
+	Schedulable      types.Bool   `tfsdk:"schedulable"`
+	CPUOvercommit    types.Number `tfsdk:"cpu_overcommit"`
+	MemoryOvercommit types.Number `tfsdk:"memory_overcommit"`
+	DiskOvercommit   types.Number `tfsdk:"disk_overcommit"`
 }
 
 type templateModel struct {
 	Hypervisor types.String `tfsdk:"hypervisor"`
 	Pool       types.String `tfsdk:"pool"`
 	Volume     types.String `tfsdk:"volume"`
+	Shared     types.Bool   `tfsdk:"shared"`
 }
 
 type k3sModel struct {
@@ -64,6 +68,9 @@ type settings struct {
 	installScriptURL string
 	parallelism      int
 }
+
+// names lists the hypervisors.
+func (s settings) names() []string { return slices.Sorted(maps.Keys(s.hypervisors)) }
 
 // origin is where the list of k3s releases comes from.
 type origin struct {
@@ -113,7 +120,7 @@ func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagn
 		if err := checkURI(uri); err != nil {
 			task{"use", "environment variable", envURI}.fail(diags, err)
 		}
-		return map[string]hypervisor.Config{defaultHypervisor: {URI: uri, Schedulable: true}}
+		return map[string]hypervisor.Config{defaultHypervisor: {URI: uri, Schedulable: true, Overcommit: machine.DefaultOvercommit}}
 	}
 	var objects map[string]types.Object
 	diags.Append(m.Hypervisors.ElementsAs(ctx, &objects, false)...)
@@ -123,6 +130,11 @@ func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagn
 		diags.Append(object.As(ctx, &h, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
 		out[name] = hypervisor.Config{
 			URI: h.URI.ValueString(), VirtType: h.VirtType.ValueString(), Schedulable: h.Schedulable.IsNull() || h.Schedulable.ValueBool(),
+			Overcommit: machine.Overcommit{
+				CPU:    or(h.CPUOvercommit, machine.DefaultOvercommit.CPU),
+				Memory: or(h.MemoryOvercommit, machine.DefaultOvercommit.Memory),
+				Disk:   or(h.DiskOvercommit, machine.DefaultOvercommit.Disk),
+			},
 		}
 	}
 	return out
@@ -131,7 +143,7 @@ func (m providerModel) resolveHypervisors(ctx context.Context, diags *diag.Diagn
 func (m providerModel) resolveTemplate(ctx context.Context, hypervisors map[string]hypervisor.Config, diags *diag.Diagnostics) *hypervisor.TemplateRef {
 	var t templateModel
 	diags.Append(m.Template.As(ctx, &t, basetypes.ObjectAsOptions{})...)
-	ref := &hypervisor.TemplateRef{Hypervisor: t.Hypervisor.ValueString(), Pool: t.Pool.ValueString(), Volume: t.Volume.ValueString()}
+	ref := &hypervisor.TemplateRef{Hypervisor: t.Hypervisor.ValueString(), Pool: t.Pool.ValueString(), Volume: t.Volume.ValueString(), Shared: t.Shared.ValueBool()}
 	names := slices.Sorted(maps.Keys(hypervisors))
 	at := path.Root("template").AtName("hypervisor")
 	switch _, listed := hypervisors[ref.Hypervisor]; {
@@ -142,8 +154,16 @@ func (m providerModel) resolveTemplate(ctx context.Context, hypervisors map[stri
 		task{"use", "template", ref.Volume}.failAt(diags, at, errors.New(
 			"with several hypervisors it has to say on which of them it stands: "+strings.Join(names, ", ")))
 	default:
-		task{"use", "template", ref.Volume}.failAt(diags, at, fmt.Errorf(
-			"there is no hypervisor %q in the provider's configuration; there are: %s", ref.Hypervisor, strings.Join(names, ", ")))
+		task{"use", "template", ref.Volume}.failAt(diags, at, unknownHypervisor(ref.Hypervisor, names))
 	}
 	return ref
+}
+
+// or is the value of a number, or another where it is null.
+func or(n types.Number, other float64) float64 {
+	if n.IsNull() {
+		return other
+	}
+	f, _ := n.ValueBigFloat().Float64()
+	return f
 }

@@ -11,6 +11,11 @@ const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4mX1lVzOQO6XqkZ3v1v0Tq1n3y
 
 func clusterConfig() object { return object{"name": "prod", "k3s_version": "v1.36.1+k3s1"} }
 
+// servers is the configuration of a cluster with a control plane.
+func servers(controlPlane object) object {
+	return with(clusterConfig(), object{"control_plane": controlPlane})
+}
+
 func poolConfig() object { return object{"cluster_id": clusterID, "name": "workers"} }
 
 func TestValidateResources(t *testing.T) {
@@ -23,8 +28,13 @@ func TestValidateResources(t *testing.T) {
 		"cluster with everything": {clusterType, with(clusterConfig(), object{
 			"bridge":              "br0",
 			"ssh_authorized_keys": []any{sshKey, `from="192.0.2.1" ` + sshKey},
-			"control_plane":       object{"node_count": 1, "vcpus": 1, "memory_gib": 1, "disk_gib": 8, "storage_pool": "ssd", "clone": "full"},
-			"timeouts":            object{"create": "90m"},
+			"endpoint":            "k8s.example:443",
+			"tls_sans":            []any{"k8s.example", "192.0.2.10", "2001:db8::10"},
+			"control_plane": object{
+				"node_count": 3, "vcpus": 1, "memory_gib": 1, "disk_gib": 8, "storage_pool": "ssd", "clone": "full",
+				"placement": object{"strategy": "auto", "anti_affinity": "preferred"},
+			},
+			"timeouts": object{"create": "90m"},
 		}), nil},
 		"longest name": {clusterType, with(clusterConfig(), object{"name": strings.Repeat("a", 40)}), nil},
 		"name too long": {clusterType, with(clusterConfig(), object{"name": strings.Repeat("a", 41)}),
@@ -37,8 +47,13 @@ func TestValidateResources(t *testing.T) {
 			[]string{"error at k3s_version: ", "name one release"}},
 		"network and bridge": {clusterType, with(clusterConfig(), object{"network": "lab", "bridge": "br0"}),
 			[]string{"error at network: ", "bridge"}},
-		"three servers": {clusterType, with(clusterConfig(), object{"control_plane": object{"node_count": 3}}),
-			[]string{`error at control_plane.node_count: Unable to use node_count "3"`, "It has to be 1."}},
+		"three servers": {clusterType, servers(object{"node_count": 3}), nil},
+		"two servers": {clusterType, servers(object{"node_count": 2}),
+			[]string{`error at control_plane.node_count: Unable to use node_count "2"`, "It has to be 1 or 3: ", "2 bear no more losses than 1."}},
+		"five servers": {clusterType, servers(object{"node_count": 5}),
+			[]string{`error at control_plane.node_count: Unable to use node_count "5"`, "more than 3 servers"}},
+		"no server":        {clusterType, servers(object{"node_count": 0}), []string{`Unable to use node_count "0"`, "It has to be 1 or 3."}},
+		"part of a server": {clusterType, servers(object{"node_count": 2.5}), []string{`Unable to use node_count "2.5"`, "It has to be 1 or 3."}},
 		"part of a GiB": {clusterType, with(clusterConfig(), object{"control_plane": object{"memory_gib": 1.5}}),
 			[]string{`error at control_plane.memory_gib: Unable to use memory_gib "1.5"`, "It has to be a whole number from 1 to 65536.", "control_plane.memory_gib"}},
 		"part of a GiB in a pool": {poolType, with(poolConfig(), object{"memory_gib": 1.5}),

@@ -6,6 +6,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,8 @@ type Record struct {
 	Phase       Phase    `json:"phase"`
 	Shape       Shape    `json:"shape"`
 	Template    Template `json:"template"`
+	// Placement is the rule by which the nodes of the group are spread over the hypervisors.
+	Placement Placement `json:"placement,omitzero"`
 	// Volumes lists what was made for this node alone and goes away with it.
 	Volumes []Volume `json:"volumes"`
 	// Cluster holds the cluster-wide settings; it stands on servers only.
@@ -82,6 +85,36 @@ const (
 	Full    Clone = "full"
 )
 
+// Placement is the rule by which a group of nodes is spread over the hypervisors.
+type Placement struct {
+	Strategy Strategy `json:"strategy,omitempty"`
+	// AntiAffinity is for servers, with the strategy auto.
+	AntiAffinity AntiAffinity `json:"anti_affinity,omitempty"`
+	// Hosts are hypervisors by name, with the strategy manual: one for all nodes, or that of the node with ordinal n at
+	// index n-1.
+	Hosts []string `json:"hosts,omitempty"`
+}
+
+// Strategy says who decides on which hypervisor a node stands.
+type Strategy string
+
+// The strategies: the provider decides by the load of the hypervisors, or the user by name. The zero value is Auto.
+const (
+	Auto   Strategy = "auto"
+	Manual Strategy = "manual"
+)
+
+// AntiAffinity says how strictly the nodes of a group keep apart.
+type AntiAffinity string
+
+// The degrees of anti-affinity: none is the zero value.
+const (
+	// Required: no two nodes on one hypervisor.
+	Required AntiAffinity = "required"
+	// Preferred: as few as possible on one hypervisor.
+	Preferred AntiAffinity = "preferred"
+)
+
 // Template names the golden image that a node was cloned from.
 type Template struct {
 	Pool   string `json:"pool"`
@@ -100,10 +133,20 @@ type Cluster struct {
 	Network           string   `json:"network,omitempty"`
 	Bridge            string   `json:"bridge,omitempty"`
 	SSHAuthorizedKeys []string `json:"ssh_authorized_keys,omitempty"`
+	// Endpoint is the host[:port] of a load balancer or virtual address in front of the servers, "" where there is none.
+	Endpoint string `json:"endpoint,omitempty"`
+	// TLSSANs are more names and addresses that the certificate of the API is valid for.
+	TLSSANs []string `json:"tls_sans,omitempty"`
 }
 
 // NodeName is the name of the VM, of the Node object and in the state: <cluster>-<pool>-<ordinal>.
 func (r Record) NodeName() string { return NodeName(r.ClusterName, r.Pool, r.Ordinal) }
+
+// ShortName is NodeName without the cluster's name: <pool>-<ordinal>. It is known before the cluster is.
+func (r Record) ShortName() string { return ShortName(r.Pool, r.Ordinal) }
+
+// ShortName is the name of a pool's node within its cluster.
+func ShortName(pool string, ordinal int) string { return fmt.Sprintf("%s-%d", pool, ordinal) }
 
 // NodeName is the name of a pool's node with that ordinal, from 1.
 func NodeName(cluster, pool string, ordinal int) string {
@@ -118,6 +161,13 @@ func Encode(r Record) ([]byte, error) {
 		return nil, fmt.Errorf("encode record of %s: %w", r.NodeName(), err)
 	}
 	return b, nil
+}
+
+// Same reports whether two records say the same.
+func Same(a, b Record) bool {
+	x, errA := Encode(a)
+	y, errB := Encode(b)
+	return errA == nil && errB == nil && bytes.Equal(x, y)
 }
 
 // Decode reads the JSON text of a metadata element. The error is ErrNewer where the record's version is unknown.

@@ -13,15 +13,19 @@ func example() Record {
 		Version: version, ClusterID: "6b1f0ab4-8d0c-4f4f-9c0c-000000000001", ClusterName: "prod", Pool: ServerPool, Role: Server, Ordinal: 1,
 		Phase: Joined, Shape: Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "ssd", Clone: Overlay},
 		Template: Template{Pool: "templates", Volume: "debian-12.qcow2"}, Volumes: []Volume{{Pool: "ssd", Name: "prod-cp-1-6b1f0ab4.qcow2"}},
-		Cluster: &Cluster{K3sVersion: "v1.36.2+k3s1", Network: "default", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
+		Placement: Placement{Strategy: Auto, AntiAffinity: Required},
+		Cluster: &Cluster{
+			K3sVersion: "v1.36.2+k3s1", Network: "default", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA me"}, Endpoint: "lb.example", TLSSANs: []string{"x.example"},
+		},
 	}
 }
 
 // The wire form must not change by accident: records written today are read by every later release.
 const wire = `{"version":1,"cluster_id":"6b1f0ab4-8d0c-4f4f-9c0c-000000000001","cluster_name":"prod","pool":"cp","role":"server",` +
 	`"ordinal":1,"phase":"joined","shape":{"vcpus":2,"memory_mib":4096,"disk_gib":40,"storage_pool":"ssd","clone":"overlay"},` +
-	`"template":{"pool":"templates","volume":"debian-12.qcow2"},"volumes":[{"pool":"ssd","name":"prod-cp-1-6b1f0ab4.qcow2"}],` +
-	`"cluster":{"k3s_version":"v1.36.2+k3s1","network":"default","ssh_authorized_keys":["ssh-ed25519 AAAA me"]}}`
+	`"template":{"pool":"templates","volume":"debian-12.qcow2"},"placement":{"strategy":"auto","anti_affinity":"required"},"volumes":[{"pool":"ssd","name":"prod-cp-1-6b1f0ab4.qcow2"}],` +
+	`"cluster":{"k3s_version":"v1.36.2+k3s1","network":"default","ssh_authorized_keys":["ssh-ed25519 AAAA me"],` +
+	`"endpoint":"lb.example","tls_sans":["x.example"]}}`
 
 func TestEncode(t *testing.T) {
 	got, err := Encode(example())
@@ -33,6 +37,19 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// No list and an empty one are the same, and nothing else is.
+func TestSame(t *testing.T) {
+	a, b := example(), example()
+	a.Cluster.TLSSANs, b.Cluster.TLSSANs = nil, []string{}
+	if !Same(a, b) {
+		t.Error("an empty list makes a difference")
+	}
+	b.Placement = Placement{Strategy: Manual, Hosts: []string{"hv-a"}}
+	if Same(a, b) {
+		t.Error("another placement makes none")
+	}
+}
+
 func TestDecode(t *testing.T) {
 	got, err := Decode([]byte(wire))
 	if err != nil {
@@ -41,7 +58,7 @@ func TestDecode(t *testing.T) {
 	if diff := cmp.Diff(example(), got); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
-	if got.NodeName() != "prod-cp-1" {
+	if got.NodeName() != "prod-cp-1" || got.ShortName() != "cp-1" {
 		t.Errorf("the node is called %s", got.NodeName())
 	}
 }

@@ -1,9 +1,12 @@
 resource "cockpit_k3s_cluster" "prod" {
   name        = "k8s-prod"
   k3s_version = "v1.36.2+k3s1"
-  network     = "default"
+  bridge      = "br0"
+  endpoint    = "k8s-prod.example"
 
   control_plane = {
+    node_count   = 3
+    placement    = { strategy = "auto", anti_affinity = "required" }
     vcpus        = 4
     memory_gib   = 8
     disk_gib     = 40

@@ -7,3 +7,11 @@ resource "cockpit_k3s_node_pool" "workers" {
   disk_gib     = 80
   storage_pool = "fast-ssd"
 }
+
+# One node on each of two hypervisors.
+resource "cockpit_k3s_node_pool" "database" {
+  cluster_id = cockpit_k3s_cluster.prod.id
+  name       = "database"
+  node_count = 2
+  placement  = { strategy = "manual", hosts = ["hv-a", "hv-b"] }
+}
