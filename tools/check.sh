@@ -82,6 +82,7 @@ preparing=
 cat "$logs/prepare.log"
 
 if ((${#failed[@]} == 0)); then
+  step lint-lab make lint-controlplane
   step double make testdouble
   step libvirt make testlibvirt NAME="$name"
   step acceptance make testacc NAME="$name"

@@ -19,7 +19,7 @@ import (
 func BenchmarkServer(b *testing.B) {
 	l := inLab(b)
 	for b.Loop() {
-		c := newCLI(b, l, "bench", 0)
+		c := newQuickstart(b, l, "bench", 0)
 		report(b, l, c, "server", func() { c.run("apply", "-auto-approve") })
 		clone := cloneOf(b, l, "bench-cp-1")
 		c.run("destroy", "-auto-approve")
@@ -31,7 +31,7 @@ func BenchmarkServer(b *testing.B) {
 func BenchmarkWorkers(b *testing.B) {
 	l := inLab(b)
 	for b.Loop() {
-		c := newCLI(b, l, "bench", 0)
+		c := newQuickstart(b, l, "bench", 0)
 		c.run("apply", "-auto-approve")
 		report(b, l, c, "one", func() { c.run("apply", "-auto-approve", "-var=workers=1") })
 		report(b, l, c, "two", func() { c.run("apply", "-auto-approve", "-var=workers=3") })

@@ -20,7 +20,7 @@ const (
 	envTerraform = "TF_ACC_TERRAFORM_PATH"
 )
 
-// cli is a working directory with examples/quickstart, in which the built provider is used as a user would.
+// cli is a working directory in which the built provider is used as a user would.
 type cli struct {
 	t         testing.TB
 	dir       string
@@ -28,28 +28,66 @@ type cli struct {
 	env       []string
 }
 
-// newCLI prepares the quickstart for a cluster of that name and number of workers.
-func newCLI(t testing.TB, l *lab.Lab, name string, workers int) *cli {
+// newCLI prepares a directory for the command line. In the end everything is destroyed that was made there, and nothing
+// may be left of the clusters.
+func newCLI(t testing.TB, l *lab.Lab, clusters ...string) *cli {
 	t.Helper()
 	binary, terraform := os.Getenv(envProvider), os.Getenv(envTerraform)
 	if binary == "" || terraform == "" {
 		t.Skipf("needs the built provider in %s and Terraform in %s (make testacc)", envProvider, envTerraform)
 	}
-	dir := t.TempDir()
+	c := &cli{t: t, dir: t.TempDir(), terraform: terraform}
+	c.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+c.write("cli.tfrc",
+		fmt.Sprintf("provider_installation {\n dev_overrides { \"cockpit-k3s/cockpit\" = %q }\n direct {}\n}\n", filepath.Dir(binary))))
+	t.Cleanup(func() {
+		if out, err := c.try("destroy", "-auto-approve"); err != nil {
+			t.Errorf("destroy: %v\n%s", err, out)
+		}
+		for _, name := range clusters {
+			if err := leftOvers(t, l, name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+// write writes a file of the directory and returns its path.
+func (c *cli) write(file, content string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, file)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// use makes clusters the configuration, with the provider as the first of them has it.
+func (c *cli) use(l *lab.Lab, clusters ...config) {
+	c.t.Helper()
+	text := "terraform {\n required_providers {\n  cockpit = { source = \"cockpit-k3s/cockpit\" }\n }\n}\n" + clusters[0].provider(l)
+	for _, cluster := range clusters {
+		text += cluster.resources()
+	}
+	c.write("main.tf", text)
+}
+
+// newQuickstart prepares examples/quickstart for a cluster of that name and number of workers.
+func newQuickstart(t testing.TB, l *lab.Lab, name string, workers int) *cli {
+	t.Helper()
+	c := newCLI(t, l, name)
 	files, err := filepath.Glob("../../examples/quickstart/*.tf")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the quickstart is not where it should be: %v", err)
 	}
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f)), []byte(readFile(t, f)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		c.write(filepath.Base(f), readFile(t, f))
 	}
 	h, err := l.Hypervisor(firstHV)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vars := fmt.Sprintf(`
+	c.write("terraform.tfvars", fmt.Sprintf(`
 name               = %q
 k3s_version        = %q
 hypervisor_uri     = %q
@@ -58,22 +96,7 @@ install_script_url = %q
 server             = { vcpus = 2, memory_gib = 1, disk_gib = 8 }
 worker             = { vcpus = 1, memory_gib = 1, disk_gib = 8 }
 workers            = %d
-`, name, k3sVersion, h.URI, lab.TemplatesPool, l.Template, l.InstallScriptURL(), workers)
-	config := fmt.Sprintf("provider_installation {\n dev_overrides { \"cockpit-k3s/cockpit\" = %q }\n direct {}\n}\n", filepath.Dir(binary))
-	for file, content := range map[string]string{"terraform.tfvars": vars, "cli.tfrc": config} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := &cli{t: t, dir: dir, terraform: terraform, env: append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(dir, "cli.tfrc"))}
-	t.Cleanup(func() {
-		if out, err := c.try("destroy", "-auto-approve"); err != nil {
-			t.Errorf("destroy: %v\n%s", err, out)
-		}
-		if err := leftOvers(t, l, name); err != nil {
-			t.Error(err)
-		}
-	})
+`, name, k3sVersion, h.URI, lab.TemplatesPool, l.Template, l.InstallScriptURL(), workers))
 	return c
 }
 
@@ -106,7 +129,7 @@ func (c *cli) logTo(file, level string) string {
 func TestAccSecretsStaySecret(t *testing.T) {
 	l := inLab(t)
 	const name = "quiet"
-	c := newCLI(t, l, name, 1)
+	c := newQuickstart(t, l, name, 1)
 	log := c.logTo("trace.log", "TRACE")
 	said := c.run("plan", "-out=plan") + c.run("show", "plan") + c.run("show", "-json", "plan") + c.run("apply", "plan") + c.run("show")
 	// Refresh, plan and scale once more with everything in the state.

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -14,13 +15,20 @@ const k3sVersion = "v1.36.1+k3s1"
 // thing out.
 type config struct {
 	name string
-	// template is a volume in the lab's pool of templates; "" is the golden image.
-	template string
+	// label is that of the resources; "" is "this" and, for the pool, "w".
+	label string
+	// hypervisors are those that the provider is told of; nil is the first alone.
+	hypervisors []string
+	// template is a volume in the pool templatePool; "" is the golden image, and the lab's pool of templates. shared
+	// tells that the hypervisors share that pool.
+	template, templatePool string
+	shared                 bool
 	// script is the URL of the k3s install script; "" is that of the lab's mirror.
 	script  string
 	network string
-	pool    string
-	diskGiB int
+	// pool is that of the servers' and workers' disks, serverPool that of the servers where it is another one.
+	pool, serverPool string
+	diskGiB          int
 	// clone is how disks are made; "" is the default.
 	clone string
 	// timeout bounds a create; "" is the default.
@@ -28,6 +36,13 @@ type config struct {
 	// keys are SSH keys; workers the size of a node pool "w", and none where it is nil.
 	keys    []string
 	workers *int
+	// servers is their number, 0 the default. placement and workerPlacement are objects in HCL.
+	servers                    int
+	placement, workerPlacement string
+	// memoryGiB and workerMemoryGiB are 1 where they are 0.
+	memoryGiB, workerMemoryGiB int
+	// endpoint is that of the API.
+	endpoint string
 	// kubeconfig adds the data source.
 	kubeconfig bool
 }
@@ -35,74 +50,118 @@ type config struct {
 func count(n int) *int { return &n }
 
 // render writes the configuration in HCL.
-func (c config) render(l *lab.Lab) string {
-	or := func(s, fallback string) string {
-		if s == "" {
-			return fallback
-		}
-		return s
+func (c config) render(l *lab.Lab) string { return c.provider(l) + c.resources() }
+
+// provider is the part for the provider, which several clusters share.
+func (c config) provider(l *lab.Lab) string {
+	if c.hypervisors == nil {
+		c.hypervisors = []string{firstHV}
 	}
-	if c.diskGiB == 0 {
-		c.diskGiB = 8
+	var hypervisors []string
+	for _, name := range c.hypervisors {
+		h, _ := l.Hypervisor(name)
+		hypervisors = append(hypervisors, fmt.Sprintf("%s = { uri = %q, virt_type = %q }", name, h.URI, l.VirtType))
 	}
-	shape := fmt.Sprintf("memory_gib = 1\n disk_gib = %d\n storage_pool = %q\n clone = %q", c.diskGiB, or(c.pool, lab.DefaultPool), or(c.clone, "overlay"))
-	keys := ""
-	if len(c.keys) > 0 {
-		keys = fmt.Sprintf("ssh_authorized_keys = [%s]", quoted(c.keys))
+	shared := ""
+	if c.shared {
+		shared = ", shared = true"
 	}
+	return fmt.Sprintf(`
+provider "cockpit" {
+  hypervisors = { %s }
+  template    = { hypervisor = %q, pool = %q, volume = %q%s }
+  k3s         = { install_script_url = %q, releases_url = %q }
+}
+`, strings.Join(hypervisors, ", "), c.hypervisors[0], cmp.Or(c.templatePool, lab.TemplatesPool), cmp.Or(c.template, l.Template), shared,
+		cmp.Or(c.script, l.InstallScriptURL()), l.ReleasesURL())
+}
+
+// resources are the cluster and what belongs to it.
+func (c config) resources() string {
+	label := cmp.Or(c.label, "this")
 	timeouts := ""
 	if c.timeout != "" {
-		timeouts = fmt.Sprintf("timeouts = { create = %q }", c.timeout)
+		timeouts = fmt.Sprintf("{ create = %q }", c.timeout)
+	}
+	servers := ""
+	if c.servers > 0 {
+		servers = fmt.Sprint(c.servers)
+	}
+	keys := ""
+	if len(c.keys) > 0 {
+		keys = "[" + quoted(c.keys) + "]"
+	}
+	shape := func(vcpus, memoryGiB int, pool string) string {
+		return fmt.Sprintf("vcpus = %d\n memory_gib = %d\n disk_gib = %d\n storage_pool = %q\n clone = %q",
+			vcpus, cmp.Or(memoryGiB, 1), cmp.Or(c.diskGiB, 8), cmp.Or(pool, lab.DefaultPool), cmp.Or(c.clone, "overlay"))
 	}
 
 	var b strings.Builder
-	h, _ := l.Hypervisor(firstHV)
 	fmt.Fprintf(&b, `
-provider "cockpit" {
-  hypervisors = { %s = { uri = %q, virt_type = %q } }
-  template    = { pool = %q, volume = %q }
-  k3s         = { install_script_url = %q, releases_url = %q }
-}
-
-resource "cockpit_k3s_cluster" "this" {
+resource "cockpit_k3s_cluster" %q {
   name        = %q
   k3s_version = %q
   network     = %q
   control_plane = {
-    vcpus = 2
+    %s
+    %s
     %s
   }
   %s
   %s
+  %s
 }
-`, firstHV, h.URI, l.VirtType, lab.TemplatesPool, or(c.template, l.Template), or(c.script, l.InstallScriptURL()), l.ReleasesURL(),
-		c.name, k3sVersion, or(c.network, lab.Network), shape, keys, timeouts)
+`, label, c.name, k3sVersion, cmp.Or(c.network, lab.Network), shape(2, c.memoryGiB, cmp.Or(c.serverPool, c.pool)),
+		optional("node_count", servers), optional("placement", c.placement), optional("endpoint", quote(c.endpoint)),
+		optional("ssh_authorized_keys", keys), optional("timeouts", timeouts))
 	if c.workers != nil {
 		fmt.Fprintf(&b, `
-resource "cockpit_k3s_node_pool" "w" {
-  cluster_id = cockpit_k3s_cluster.this.id
+resource "cockpit_k3s_node_pool" %q {
+  cluster_id = cockpit_k3s_cluster.%s.id
   name       = "w"
   node_count = %d
-  vcpus      = 1
+  %s
   %s
   %s
 }
-`, *c.workers, shape, timeouts)
+`, cmp.Or(c.label, "w"), label, *c.workers, shape(1, c.workerMemoryGiB, c.pool), optional("placement", c.workerPlacement),
+			optional("timeouts", timeouts))
 	}
 	if c.kubeconfig {
-		b.WriteString(`
-data "cockpit_kubeconfig" "this" {
-  cluster_id = cockpit_k3s_cluster.this.id
+		fmt.Fprintf(&b, `
+data "cockpit_kubeconfig" %q {
+  cluster_id = cockpit_k3s_cluster.%s.id
 }
-`)
+`, label, label)
 	}
 	return b.String()
+}
+
+// optional is an attribute that is left out where its value is empty.
+func optional(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + " = " + value
+}
+
+// quote makes a string of HCL, and nothing of nothing.
+func quote(s string) string {
+	if s == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// on is a manual placement.
+func on(hosts ...string) string {
+	return fmt.Sprintf(`{ strategy = "manual", hosts = [%s] }`, quoted(hosts))
 }
 
 func quoted(list []string) string {
 	out := make([]string, 0, len(list))
 	for _, s := range list {
-		out = append(out, fmt.Sprintf("%q", s))
+		out = append(out, quote(s))
 	}
 	return strings.Join(out, ", ")
 }

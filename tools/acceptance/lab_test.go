@@ -37,13 +37,23 @@ func inLab(t testing.TB) *lab.Lab {
 	return l
 }
 
-// domains and volumes list what a hypervisor has of a cluster, by the prefix of its names.
+// domains and volumes list what a hypervisor has of a cluster, or of a node, by the prefix of its names; the volumes of
+// all its pools.
 func domains(t testing.TB, l *lab.Lab, hv, cluster string) []string {
 	return having(virsh(t, l, hv, "list", "--all", "--name"), cluster)
 }
 
 func volumes(t testing.TB, l *lab.Lab, hv, cluster string) []string {
-	return having(virsh(t, l, hv, "vol-list", lab.DefaultPool), cluster)
+	var out []string
+	for _, pool := range strings.Fields(virsh(t, l, hv, "pool-list", "--name")) {
+		out = append(out, having(volumesIn(t, l, hv, pool), cluster)...)
+	}
+	return out
+}
+
+// volumesIn is the table of a pool's volumes: name and path on each line.
+func volumesIn(t testing.TB, l *lab.Lab, hv, pool string) string {
+	return virsh(t, l, hv, fmt.Sprintf("pool-refresh %[1]s; vol-list %[1]s", pool))
 }
 
 func having(list, cluster string) []string {

@@ -47,7 +47,7 @@ func TestAccClusterAndPool(t *testing.T) {
 					resource.TestCheckResourceAttr(clusterAddr, "nodes.life-cp-1.hypervisor", firstHV),
 					resource.TestCheckResourceAttr(poolAddr, "nodes.life-w-2.k3s_version", k3sVersion),
 					resource.TestCheckResourceAttr(kubeconfigAddr, "filename", "kubeconfig-life.yaml"),
-					resource.TestCheckResourceAttrPair(kubeconfigAddr, "endpoint", clusterAddr, "endpoint"),
+					resource.TestCheckResourceAttrPair(kubeconfigAddr, "endpoint", clusterAddr, "api_url"),
 					sealed(t, l, name, 3),
 					remember(uuids),
 				),
@@ -121,6 +121,23 @@ func ready(want ...string) resource.TestCheckFunc {
 }
 
 func readyNodes(kubeconfig []byte) ([]string, error) {
+	nodes, err := nodesOf(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, n := range nodes {
+		if up := is(n, corev1.NodeReady); !up || n.Status.NodeInfo.KubeletVersion != k3sVersion {
+			return nil, fmt.Errorf("node %s: Ready is %t at %s", n.Name, up, n.Status.NodeInfo.KubeletVersion)
+		}
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// nodesOf asks a cluster for its nodes.
+func nodesOf(kubeconfig []byte) ([]corev1.Node, error) {
 	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -133,18 +150,14 @@ func readyNodes(kubeconfig []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, n := range list.Items {
-		up := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
-		if !up || n.Status.NodeInfo.KubeletVersion != k3sVersion {
-			return nil, fmt.Errorf("node %s: Ready is %t at %s", n.Name, up, n.Status.NodeInfo.KubeletVersion)
-		}
-		names = append(names, n.Name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return list.Items, nil
+}
+
+// is tells whether a condition of a node is true.
+func is(n corev1.Node, condition corev1.NodeConditionType) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
 }
 
 // uuidsOf reads the VMs' UUIDs from the state, by node.
@@ -183,12 +196,28 @@ func same(uuids map[string]string) resource.TestCheckFunc {
 	}
 }
 
-// exactly counts what the hypervisor has of a cluster: a domain a node, and two volumes each.
+// exactly counts what the first hypervisor has of a cluster.
 func exactly(t *testing.T, l *lab.Lab, cluster string, nodes int) resource.TestCheckFunc {
+	return stand(t, l, cluster, map[string]int{firstHV: nodes})
+}
+
+// stand counts what each hypervisor has of a cluster: a domain a node, and two volumes each.
+func stand(t *testing.T, l *lab.Lab, cluster string, nodes map[string]int) resource.TestCheckFunc {
 	return func(*terraform.State) error {
-		d, v := domains(t, l, firstHV, cluster), volumes(t, l, firstHV, cluster)
-		if len(d) != nodes || len(v) != 2*nodes {
-			return fmt.Errorf("the hypervisor has the domains %v and the volumes %v, want %d nodes", d, v, nodes)
+		for _, h := range l.Hypervisors {
+			d := domains(t, l, h.Name, cluster)
+			var shared []string
+			if slices.Contains(strings.Fields(virsh(t, l, h.Name, "pool-list", "--name")), lab.SharedPool) {
+				shared = having(volumesIn(t, l, h.Name, lab.SharedPool), cluster)
+			}
+			v := slices.DeleteFunc(volumes(t, l, h.Name, cluster), func(volume string) bool {
+				// What lies in the shared pool may belong to a node of the other hypervisor.
+				mine := slices.ContainsFunc(d, func(node string) bool { return strings.HasPrefix(volume, node+"-") })
+				return slices.Contains(shared, volume) && !mine
+			})
+			if want := nodes[h.Name]; len(d) != want || len(v) != 2*want {
+				return fmt.Errorf("hypervisor %s has the domains %v and the volumes %v, want %d nodes", h.Name, d, v, want)
+			}
 		}
 		return nil
 	}

@@ -17,8 +17,8 @@ const hypervisorStart = 3 * time.Minute
 // startPoll is how often a starting daemon is looked at.
 const startPoll = 200 * time.Millisecond
 
-// prepareDirs makes a hypervisor's directories and configuration, and lays the images into its templates pool.
-func (l layout) prepareDirs(ctx context.Context, h Hypervisor, images map[string]string) error {
+// prepareDirs makes a hypervisor's directories and configuration.
+func (l layout) prepareDirs(h Hypervisor) error {
 	for _, m := range l.mounts(h.Name) {
 		// The mount point is the package's own directory, which some packages make only when their daemon starts.
 		for _, dir := range []string{m.from, m.at} {
@@ -38,18 +38,14 @@ func (l layout) prepareDirs(ctx context.Context, h Hypervisor, images map[string
 		return nil
 	}
 	// A machine's package makes these, libvirt itself does not.
-	for _, path := range []string{templatesPoolPath, defaultPoolPath, "/var/log/libvirt/qemu"} {
+	paths := []string{"/var/log/libvirt/qemu"}
+	for _, p := range l.pools(h.Name) {
+		paths = append(paths, p.path)
+	}
+	for _, path := range paths {
 		dir, _ := l.host(h.Name, path)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("preparing hypervisor %s: %w", h.Name, err)
-		}
-	}
-	templates, _ := l.host(h.Name, templatesPoolPath)
-	for volume, image := range images {
-		// A copy, not a link: a test may write to the volume, and the cache must not change.
-		cmd := run.Command(ctx, "cp", "--reflink=auto", "--sparse=always", image, filepath.Join(templates, volume))
-		if err := run.Do(cmd); err != nil {
-			return fmt.Errorf("placing the golden image on %s: %w", h.Name, err)
 		}
 	}
 	users, err := os.ReadFile("/etc/passwd")
@@ -60,6 +56,11 @@ func (l layout) prepareDirs(ctx context.Context, h Hypervisor, images map[string
 	if err != nil {
 		return fmt.Errorf("preparing hypervisor %s: %w", h.Name, err)
 	}
+	for _, p := range l.pools(h.Name) {
+		if err := write(poolFile(p.name), poolXML(p.name, p.path)); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		write("/etc/libvirt/lab/passwd", withAccount(string(users), qemuUser)),
 		write("/etc/libvirt/lab/group", withAccount(string(groups), qemuGroup)),
@@ -67,15 +68,38 @@ func (l layout) prepareDirs(ctx context.Context, h Hypervisor, images map[string
 		write("/etc/libvirt/lab/hosts", fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", h.Address, h.Name)),
 		write("/etc/libvirt/libvirtd.conf", libvirtdConf(h)),
 		write("/etc/libvirt/qemu.conf", qemuConf),
-		write("/etc/libvirt/lab/network.xml", networkXML),
-		write("/etc/libvirt/lab/default.xml", poolXML(DefaultPool, defaultPoolPath)),
-		write("/etc/libvirt/lab/templates.xml", poolXML(TemplatesPool, templatesPoolPath)),
+		write(networkFile, networkXML),
 	)
+}
+
+// networkFile is where a hypervisor keeps the definition of its network.
+const networkFile = "/etc/libvirt/lab/network.xml"
+
+// poolFile is where a hypervisor keeps the definition of a storage pool.
+func poolFile(name string) string { return "/etc/libvirt/lab/pool-" + name + ".xml" }
+
+// placeImages lays the images into the first hypervisor's pool of templates, and the golden one into the shared pool too.
+func (l layout) placeImages(ctx context.Context, p Parts) error {
+	templates, _ := l.host(hypervisorName(0), templatesPoolPath)
+	images := map[string]string{
+		filepath.Join(templates, p.Volume):     p.Image,
+		filepath.Join(l.sharedDir(), p.Volume): p.Image,
+	}
+	if p.BrokenImage != "" {
+		images[filepath.Join(templates, p.BrokenVolume)] = p.BrokenImage
+	}
+	for to, image := range images {
+		// A copy, not a link: a test may write to the volume, and the cache must not change.
+		if err := run.Do(run.Command(ctx, "cp", "--reflink=auto", "--sparse=always", image, to)); err != nil {
+			return fmt.Errorf("placing the golden image: %w", err)
+		}
+	}
+	return nil
 }
 
 // startHypervisor starts the daemon of h in its namespaces.
 func (l layout) startHypervisor(h Hypervisor, kvm bool) (Daemon, error) {
-	return l.start("libvirtd-"+h.Name,
+	return l.start(daemonName(h.Name),
 		"ip", "netns", "exec", h.Netns,
 		"unshare", "--mount", "--uts", "--ipc", "--propagation", "private", "--",
 		"sh", "-eu", "-c", hypervisorScript(l, h, kvm))
@@ -89,11 +113,12 @@ func (l layout) setUpHypervisor(ctx context.Context, h Hypervisor, d Daemon, vir
 		return fmt.Errorf("starting libvirtd of %s: %w%s", h.Name, err, l.logTail(d.Name))
 	}
 	// virsh runs in the machine's own mount namespace, so it is given the files' paths there.
-	conf, _ := l.host(h.Name, "/etc/libvirt/lab")
-	commands := fmt.Sprintf(`net-define %[1]s/network.xml; net-autostart %[2]s; net-start %[2]s;
-		pool-define %[1]s/default.xml; pool-autostart %[3]s; pool-start %[3]s;
-		pool-define %[1]s/templates.xml; pool-autostart %[4]s; pool-start %[4]s`,
-		conf, Network, DefaultPool, TemplatesPool)
+	network, _ := l.host(h.Name, networkFile)
+	commands := fmt.Sprintf("net-define %s; net-autostart %[2]s; net-start %[2]s", network, Network)
+	for _, p := range l.pools(h.Name) {
+		file, _ := l.host(h.Name, poolFile(p.name))
+		commands += fmt.Sprintf("; pool-define %s; pool-autostart %[2]s; pool-start %[2]s", file, p.name)
+	}
 	if _, err := Virsh(ctx, h.URI, commands); err != nil {
 		return fmt.Errorf("setting up hypervisor %s: %w", h.Name, err)
 	}

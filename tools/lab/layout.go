@@ -29,12 +29,17 @@ var (
 // maxHypervisors is bounded by their letters and by the addresses below the DHCP range.
 const maxHypervisors = 26
 
-// Names of what stands on every hypervisor, and of the storage pool on the first that holds the golden image.
+// Names of what stands on every hypervisor, of the storage pool on the first that holds the golden image, and of the one
+// whose directory the first two hypervisors share, as by NFS; it holds the golden image as well.
 const (
 	Network       = "default"
 	DefaultPool   = "default"
 	TemplatesPool = "templates"
+	SharedPool    = "shared"
 )
+
+// sharers is how many hypervisors share the pool.
+const sharers = 2
 
 // Paths inside a hypervisor's mount namespace.
 const (
@@ -68,6 +73,9 @@ func (l layout) netnsPrefix() string      { return "cklab-" + l.name + "-" }
 func (l layout) leaseFile() string        { return filepath.Join(l.dataDir(), "leases") }
 func (l layout) lanNetns() string         { return l.netnsPrefix() + "lan" }
 
+// sharedDir is the directory of the shared pool. Nothing is mounted over it, so that those who share it see it at one path.
+func (l layout) sharedDir() string { return filepath.Join(l.dataDir(), "shared") }
+
 func hypervisorName(i int) string { return "hv-" + string(rune('a'+i)) }
 
 // newHypervisor is the hypervisor number i (from 0) of the lab.
@@ -85,6 +93,9 @@ func (l layout) newHypervisor(i int) Hypervisor {
 	}
 }
 
+// shares says whether a hypervisor has the shared pool.
+func shares(hv string) bool { return hv < hypervisorName(sharers) }
+
 // mounts are a hypervisor's own directories: on the machine, and where its daemon sees them.
 func (l layout) mounts(hv string) []mount {
 	data := filepath.Join(l.dataDir(), hv)
@@ -99,8 +110,22 @@ func (l layout) mounts(hv string) []mount {
 
 type mount struct{ from, at string }
 
+// pools are a hypervisor's storage pools: name, and directory as its daemon sees it.
+func (l layout) pools(hv string) []pool {
+	pools := []pool{{DefaultPool, defaultPoolPath}, {TemplatesPool, templatesPoolPath}}
+	if shares(hv) {
+		pools = append(pools, pool{SharedPool, l.sharedDir()})
+	}
+	return pools
+}
+
+type pool struct{ name, path string }
+
 // host returns where a path of the hypervisor lies on the machine.
 func (l layout) host(hv, path string) (string, bool) {
+	if shares(hv) && strings.HasPrefix(path+"/", l.sharedDir()+"/") {
+		return path, true
+	}
 	for _, m := range l.mounts(hv) {
 		if rel, ok := strings.CutPrefix(path, m.at+"/"); ok {
 			return filepath.Join(m.from, rel), true

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -68,17 +69,33 @@ func TestOwns(t *testing.T) {
 
 func TestHost(t *testing.T) {
 	l := layout{"dev"}
-	tests := []struct{ path, want string }{
-		{"/var/lib/libvirt/images/a.qcow2", "/var/lib/cockpit-lab/dev/hv-a/lib/images/a.qcow2"},
-		{"/var/log/libvirt/qemu/a.log", "/var/lib/cockpit-lab/dev/hv-a/log/qemu/a.log"},
-		{"/run/libvirt/libvirt-sock", "/run/cockpit-lab/dev/hv-a/libvirt-sock"},
-		{"/var/lib/libvirt-other/a", ""},
-		{"/home/a", ""},
+	tests := []struct{ hv, path, want string }{
+		{"hv-a", "/var/lib/libvirt/images/a.qcow2", "/var/lib/cockpit-lab/dev/hv-a/lib/images/a.qcow2"},
+		{"hv-a", "/var/log/libvirt/qemu/a.log", "/var/lib/cockpit-lab/dev/hv-a/log/qemu/a.log"},
+		{"hv-a", "/run/libvirt/libvirt-sock", "/run/cockpit-lab/dev/hv-a/libvirt-sock"},
+		{"hv-a", "/var/lib/libvirt-other/a", ""},
+		{"hv-a", "/home/a", ""},
+		{"hv-b", "/var/lib/cockpit-lab/dev/shared/a.qcow2", "/var/lib/cockpit-lab/dev/shared/a.qcow2"},
+		{"hv-b", "/var/lib/cockpit-lab/dev/shared", "/var/lib/cockpit-lab/dev/shared"},
+		{"hv-b", "/var/lib/cockpit-lab/dev/shared-other/a", ""},
+		{"hv-c", "/var/lib/cockpit-lab/dev/shared/a.qcow2", ""},
 	}
 	for _, tt := range tests {
-		got, ok := l.host("hv-a", tt.path)
+		got, ok := l.host(tt.hv, tt.path)
 		if got != tt.want || ok != (tt.want != "") {
-			t.Errorf("%s: %q, %v, want %q", tt.path, got, ok, tt.want)
+			t.Errorf("%s on %s: %q, %v, want %q", tt.path, tt.hv, got, ok, tt.want)
+		}
+	}
+}
+
+// The first two hypervisors share a pool, whose directory is one and the same for both.
+func TestPools(t *testing.T) {
+	l := layout{"dev"}
+	own := []pool{{DefaultPool, defaultPoolPath}, {TemplatesPool, templatesPoolPath}}
+	both := append(slices.Clone(own), pool{SharedPool, "/var/lib/cockpit-lab/dev/shared"})
+	for hv, want := range map[string][]pool{"hv-a": both, "hv-b": both, "hv-c": own} {
+		if got := l.pools(hv); !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", hv, got, want)
 		}
 	}
 }

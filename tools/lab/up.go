@@ -128,7 +128,7 @@ func build(ctx context.Context, l layout, c Config, p Parts) (*Lab, error) {
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	for _, h := range s.Hypervisors {
-		d, _ := s.daemon("libvirtd-" + h.Name)
+		d, _ := s.daemon(daemonName(h.Name))
 		group.Go(func() error { return l.setUpHypervisor(gctx, h, d, s.VirtType) })
 	}
 	group.Go(func() error { return l.awaitService(gctx, s) })
@@ -164,17 +164,16 @@ func (s *State) startDaemons(ctx context.Context, l layout, c Config, p Parts) e
 	if err := note(l.start("service", append(append(lan, p.Lab), service.args()...)...)); err != nil {
 		return err
 	}
-	for i, h := range s.Hypervisors {
-		images := map[string]string{}
-		if i == 0 {
-			images[p.Volume] = p.Image
-			if p.BrokenImage != "" {
-				images[p.BrokenVolume] = p.BrokenImage
-			}
-		}
-		if err := l.prepareDirs(ctx, h, images); err != nil {
+	for _, h := range s.Hypervisors {
+		if err := l.prepareDirs(h); err != nil {
 			return err
 		}
+	}
+	// A pool's volumes are what its directory holds when its daemon starts.
+	if err := l.placeImages(ctx, p); err != nil {
+		return err
+	}
+	for _, h := range s.Hypervisors {
 		if err := note(l.startHypervisor(h, c.KVM)); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ func commands() []command {
 		{name: "console", args: "[flags] NODE", short: "print what a node wrote on its serial console", run: console},
 		{name: "exec", args: "[flags] -- PROGRAM [ARGUMENT…]", short: "run a program inside a lab's LAN", run: execute},
 		{name: "env", args: "[flags]", short: "print what a program inside a lab finds in its environment, as shell commands", run: env},
+		{name: "hypervisor", args: "stop|start|cut|mend [flags] NAME", short: "kill or start a libvirtd, cut or mend its cable", run: hypervisor},
 		{name: "down", args: "[flags]", short: "remove a lab", run: down},
 		{name: "prepare", args: "[flags]", short: "make what labs need (image, programs) without making one", run: prepare},
 		{name: "image", args: "build [flags]", short: "make a golden image and print its path", run: buildImage},
@@ -141,6 +142,27 @@ func env(_ context.Context, flags *flag.FlagSet, args []string) error {
 	return nil
 }
 
+// hypervisor makes a hypervisor of a lab fail, and ends the failure.
+func hypervisor(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	name := nameFlag(flags)
+	changes := map[string]func(*lab.Lab, context.Context, string) error{
+		"stop": (*lab.Lab).StopHypervisor, "start": (*lab.Lab).StartHypervisor,
+		"cut": (*lab.Lab).CutCable, "mend": (*lab.Lab).MendCable,
+	}
+	change, rest, err := verb(flags, changes, args)
+	if err != nil {
+		return err
+	}
+	if err := parse(flags, rest, 1, 1); err != nil {
+		return err
+	}
+	l, err := lab.Open(*name)
+	if err != nil {
+		return err
+	}
+	return change(l, ctx, flags.Arg(0))
+}
+
 func buildImage(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	var o image.Options
 	flags.StringVar(&o.Distribution, "distribution", "debian", "debian, or ubuntu (which needs the package ubuntu-archive-keyring and was not booted by the project's tests)")
@@ -149,11 +171,11 @@ func buildImage(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.BoolVar(&o.Emulated, "emulated", false, "for guests without KVM: boots faster, is less hardened")
 	flags.BoolVar(&o.MaskAgent, "mask-agent", false, "mask the guest agent (to test with)")
 	output := flags.String("o", "", "copy the image to this file")
-	if len(args) == 0 || args[0] != "build" {
-		flags.Usage()
-		return errUsage
+	_, rest, err := verb(flags, map[string]struct{}{"build": {}}, args)
+	if err != nil {
+		return err
 	}
-	if err := parse(flags, args[1:], 0, 0); err != nil {
+	if err := parse(flags, rest, 0, 0); err != nil {
 		return err
 	}
 	if err := lab.Check(); err != nil {

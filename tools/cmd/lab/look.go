@@ -32,6 +32,10 @@ func status(ctx context.Context, flags *flag.FlagSet, args []string) error {
 		fmt.Fprintf(out, "lab %s\tmirror %s\ttemplate %s\n", name, l.MirrorURL, l.Template)
 		for _, h := range l.Hypervisors {
 			fmt.Fprintf(out, "  %s\t%s\t%s\n", h.Name, h.Address, h.URI)
+			if !l.Runs(h.Name) {
+				fmt.Fprintf(out, "    ?\tits libvirtd is stopped\n")
+				continue
+			}
 			nodes, err := l.Nodes(ctx, h.Name)
 			if err != nil {
 				fmt.Fprintf(out, "    ?\t%v\n", err)

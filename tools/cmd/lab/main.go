@@ -82,7 +82,7 @@ Usage: lab COMMAND [flags]
 `)
 	for _, c := range commands() {
 		if !c.hidden {
-			fmt.Fprintf(w, "  %-9s %s\n", c.name, c.short)
+			fmt.Fprintf(w, "  %-10s  %s\n", c.name, c.short)
 		}
 	}
 	fmt.Fprint(w, `
@@ -93,6 +93,22 @@ Usage: lab COMMAND [flags]
   lab console k8s-prod-cp-1           what a node writes on its serial console
   lab down                            removes everything
 `)
+}
+
+// verb takes the first argument for one of the verbs of a command, and returns what it stands for and the rest.
+func verb[T any](flags *flag.FlagSet, verbs map[string]T, args []string) (T, []string, error) {
+	var none T
+	if len(args) > 0 {
+		if v, ok := verbs[args[0]]; ok {
+			return v, args[1:], nil
+		}
+		// The flag set tells help from a wrong argument.
+		if err := parse(flags, args[:1], 0, 0); err != nil {
+			return none, nil, err
+		}
+	}
+	flags.Usage()
+	return none, nil, errUsage
 }
 
 // parse parses flags; a wrong one was reported by the flag set itself.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,9 @@ func TestDispatchRefusesWrongCommandLines(t *testing.T) {
 		{"exec"},
 		{"image"},
 		{"image", "burn"},
+		{"hypervisor"},
+		{"hypervisor", "burn", "hv-a"},
+		{"hypervisor", "stop"},
 	} {
 		if err := dispatch(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("lab %s: got error %v", strings.Join(args, " "), err)
@@ -36,13 +40,18 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		if c.hidden {
 			continue
 		}
-		args := []string{c.name, "-h"}
-		if c.name == "image" {
-			args = []string{c.name, "build", "-h"}
+		if err := dispatch(t.Context(), []string{c.name, "-h"}); err != nil {
+			t.Errorf("lab %s -h: %v", c.name, err)
 		}
-		if err := dispatch(t.Context(), args); err != nil {
-			t.Errorf("lab %s: %v", strings.Join(args, " "), err)
-		}
+	}
+}
+
+func TestVerb(t *testing.T) {
+	flags := flag.NewFlagSet("x", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	v, rest, err := verb(flags, map[string]int{"stop": 1, "start": 2}, []string{"start", "-name", "x", "hv-a"})
+	if err != nil || v != 2 || strings.Join(rest, " ") != "-name x hv-a" {
+		t.Errorf("got %d, %v, %v", v, rest, err)
 	}
 }
 
