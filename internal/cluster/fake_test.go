@@ -196,12 +196,12 @@ func (w *world) Check(_ context.Context, r machine.Request) (machine.Site, []mac
 }
 
 func (w *world) Define(ctx context.Context, s machine.Spec) error {
-	if w.duringDefine != nil {
-		w.duringDefine()
-	}
-	defer func() { w.duringDefine = nil }()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.duringDefine != nil {
+		w.duringDefine()
+		w.duringDefine = nil
+	}
 	w.machines[s.UUID] = machine.Machine{
 		Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, MAC: s.MAC, Power: machine.Stopped, Record: s.Record,
 	}

@@ -243,6 +243,30 @@ func TestReplacementIsFoundAgain(t *testing.T) {
 	}
 }
 
+// The loss of a node, which the run mends, is not seen again as a VM that the run removed.
+func TestLostNodeIsNoLoad(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	_, s, p := up(t, w, 4)
+	w.vanish("c-w-1")
+	read, err := w.engine().ReadPool(background, p.Spec, p.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := pool("x", 1)
+	first, err := w.engine().CheckPool(background, other, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := w.engine()
+	if _, err := second.ApplyPool(background, p.Spec, read.Nodes, quick); err != nil {
+		t.Fatal(err)
+	}
+	again, err := second.CheckPool(background, other, nil)
+	if err != nil || !maps.Equal(first.Assignment, again.Assignment) {
+		t.Errorf("planned for %v and then for %v (%v), cluster %v", first.Assignment, again.Assignment, err, s.Nodes)
+	}
+}
+
 // A cluster and a pool that fit alone and not together are refused before either exists.
 func TestResourcesOfOneRunSeeEachOther(t *testing.T) {
 	w := newWorld(t, "a")

@@ -203,8 +203,9 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 			r.replace(*m)
 			return err
 		}
-		r.drop(*m)
-		r.engine.book.removedVM(*m)
+		if r.drop(*m) {
+			r.engine.book.removedVM(*m)
+		}
 		return nil
 	}
 	return fmt.Errorf("unknown action %q", action)
@@ -359,11 +360,14 @@ func (r *run) replace(m machine.Machine) bool {
 	return false
 }
 
-func (r *run) drop(gone machine.Machine) {
+// drop reports whether there was a VM: of a lost node only volumes may be left.
+func (r *run) drop(gone machine.Machine) (stood bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := len(r.machines)
 	r.machines = slices.DeleteFunc(r.machines, func(m machine.Machine) bool { return m.UUID == gone.UUID })
 	maps.DeleteFunc(r.addresses, func(_, node string) bool { return node == gone.Name })
+	return len(r.machines) < before
 }
 
 // nodes tells what a pool consists of as far as the run itself knows: the VMs that stand, and of the nodes that the state

@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,34 +43,37 @@ func TestSharedWorkIsDoneOnce(t *testing.T) {
 func TestSharedWorkGoesOnWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s shares
-		var ended error
+		var ended atomic.Bool
 		work := func(ctx context.Context) error {
 			<-ctx.Done()
-			ended = context.Cause(ctx)
+			ended.Store(true)
 			time.Sleep(farewell / 2) // it tidies up
-			return ended
+			return context.Cause(ctx)
 		}
 		type key struct{}
 		first, leaveFirst := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
 		second, leaveSecond := context.WithTimeout(t.Context(), time.Minute)
 		defer leaveSecond()
 		results := make(chan error, 2)
-		logged := false
+		var logged atomic.Bool
 		go func() {
-			results <- s.do(first, "a", func(ctx context.Context) error { logged = ctx.Value(key{}) == "log"; return work(ctx) })
+			results <- s.do(first, "a", func(ctx context.Context) error {
+				logged.Store(ctx.Value(key{}) == "log")
+				return work(ctx)
+			})
 		}()
 		synctest.Wait()
 		go func() { results <- s.do(second, "a", work) }()
 		synctest.Wait()
 		leaveFirst()
 		wantError(t, <-results, context.Canceled)
-		if synctest.Wait(); ended != nil || !logged {
-			t.Fatalf("the work ended with its first caller (%v), or has no log (%t)", ended, logged)
+		if synctest.Wait(); ended.Load() || !logged.Load() {
+			t.Fatalf("the work ended with its first caller (%t), or has no log (%t)", ended.Load(), !logged.Load())
 		}
 		began := time.Now()
 		wantError(t, <-results, context.DeadlineExceeded)
-		if took := time.Since(began); ended == nil || took != time.Minute+farewell/2 {
-			t.Errorf("the last caller left after %s, when the work had ended with %v", took, ended)
+		if took := time.Since(began); !ended.Load() || took != time.Minute+farewell/2 {
+			t.Errorf("the last caller left after %s, when the work had ended: %t", took, ended.Load())
 		}
 	})
 }

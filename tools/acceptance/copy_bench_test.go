@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -173,24 +172,4 @@ func run(t testing.TB, cmd *exec.Cmd) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
-}
-
-// hostPathOf is where a volume lies on this machine.
-func hostPathOf(t testing.TB, l *lab.Lab, hv, pool, volume string) string {
-	t.Helper()
-	path, err := l.HostPath(hv, strings.TrimSpace(virsh(t, l, hv, "vol-path", "--pool", pool, volume)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// poolPath is the directory of a storage pool as its hypervisor sees it.
-func poolPath(t testing.TB, l *lab.Lab, hv, pool string) string {
-	t.Helper()
-	m := regexp.MustCompile(`<path>(.*)</path>`).FindStringSubmatch(virsh(t, l, hv, "pool-dumpxml", pool))
-	if m == nil {
-		t.Fatalf("storage pool %s has no path", pool)
-	}
-	return m[1]
 }
