@@ -239,6 +239,21 @@ join
 join
   c-cp-3@a: leave forget admit bootstrap ready seal
 `},
+		"three servers of which none came up are made anew side by side": {
+			testGroup(record.Server, 3, "a").with("1@a?", "2@a?", "3@a?"), `
+clean
+  c-cp-1@a: stop delete
+  c-cp-2@a: stop delete
+  c-cp-3@a: stop delete
+boot
+  c-cp-1@a: define clone seed start agent bootstrap ready seal
+  c-cp-2@a: define clone seed start agent bootstrap
+  c-cp-3@a: define clone seed start agent bootstrap
+join
+  c-cp-2@a: leave forget admit bootstrap ready seal
+join
+  c-cp-3@a: leave forget admit bootstrap ready seal
+`},
 		"servers leave one after the other": {
 			testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a"), `
 remove

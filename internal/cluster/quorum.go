@@ -19,14 +19,18 @@ var ErrNoQuorum = errors.New("the servers have no quorum")
 func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) Plan {
 	var p Plan
 	p.side("start", nodes)
-	p.file("clean", clean)
+	living := len(c.keep) > 0
+	if living {
+		p.file("clean", clean)
+	} else {
+		p.side("clean", clean)
+	}
 	p.file("remove", remove)
 	for _, m := range c.keep {
 		if m.Record.Cluster != nil && !sameNames(*m.Record.Cluster, *g.base.Cluster) {
 			p.file("configure", []Lane{{m, []Action{Configure, Ready}}})
 		}
 	}
-	living := len(c.keep) > 0
 	if len(fresh) == 1 {
 		p.side("join", []Lane{{fresh[0].Machine, creation(record.Server, living)}})
 		return p
