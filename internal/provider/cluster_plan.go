@@ -56,6 +56,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 
 func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	create := task{"create", theCluster, plan.Name.ValueString()}
+	plan.APIURL = plan.urlOfEndpoint()
 	if r.backend.hasTemplate(create, &resp.Diagnostics) {
 		r.review(ctx, create, &plan, replaced(ctx, req.Private, &resp.Diagnostics), nil, &resp.Diagnostics)
 	}
@@ -99,7 +100,7 @@ func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterMod
 	}
 	plan.keep(state)
 	if !plan.keepsURL(state, o) {
-		plan.APIURL = types.StringUnknown()
+		plan.APIURL = plan.urlOfEndpoint()
 	}
 	switch {
 	case !o.changes:
@@ -147,6 +148,14 @@ func (m *clusterModel) open(ctx context.Context) {
 	m.Status = types.StringUnknown()
 	m.Conditions = types.ListUnknown(m.Conditions.ElementType(ctx))
 	m.Nodes = types.MapUnknown(m.Nodes.ElementType(ctx))
+}
+
+// urlOfEndpoint is the URL of the API where an endpoint tells it, and unknown otherwise.
+func (m clusterModel) urlOfEndpoint() types.String {
+	if url, _, err := k3s.ServerURL(m.Endpoint.ValueString()); err == nil {
+		return types.StringValue(url)
+	}
+	return types.StringUnknown()
 }
 
 // keepsURL reports whether the URL of the API is the same after the apply: that of the endpoint, or else of a server that

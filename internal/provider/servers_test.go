@@ -121,9 +121,11 @@ func TestAPIURLStaysKnown(t *testing.T) {
 			wantDiags(t, diags)
 		})
 	}
-	for name, endpoints := range map[string][2]any{
-		"a first endpoint": {nil, "k8s.example"}, "another endpoint": {"k8s.example", "k8s.example:443"}, "no endpoint any more": {"k8s.example", nil},
-		"an unknown endpoint": {nil, unknown},
+	for name, endpoints := range map[string][3]any{ // before and after, and what the plan says of the URL
+		"a first endpoint":     {nil, "k8s.example", "https://k8s.example:6443"},
+		"another endpoint":     {"k8s.example", "k8s.example:443", "https://k8s.example:443"},
+		"no endpoint any more": {"k8s.example", nil, any(unknown)},
+		"an unknown endpoint":  {nil, unknown, any(unknown)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFleet(t)
@@ -131,7 +133,7 @@ func TestAPIURLStaysKnown(t *testing.T) {
 			config := with(clusterConfig(), object{"endpoint": endpoints[1]})
 			p := w.plan(clusterType, state, config)
 			wantDiags(t, p.diags)
-			wantState(t, p.state, object{"api_url": unknown, "nodes": state["nodes"], "assignment": state["assignment"]})
+			wantState(t, p.state, object{"api_url": endpoints[2], "nodes": state["nodes"], "assignment": state["assignment"]})
 			if p.action(state) != "update" {
 				t.Errorf("the plan is %s because of %v", p.action(state), p.replaces)
 			}
