@@ -41,9 +41,13 @@ const DefaultParallelism = 4
 func New(fleet Fleet, dial Dialer, o Options) *Engine {
 	e := &Engine{
 		fleet: fleet, dial: dial, options: o, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{},
-		watch: watch{age: surveyAge, seen: map[string]machine.Machine{}, names: map[string]string{}}, book: newBook(),
+		watch: watch{
+			age: surveyAge, reading: map[string]*semaphore.Weighted{}, seen: map[string]machine.Machine{}, names: map[string]string{},
+		},
+		book: newBook(),
 	}
 	for _, h := range fleet.Hypervisors() {
+		e.watch.reading[h.Name] = semaphore.NewWeighted(1)
 		e.lanes[h.Name] = semaphore.NewWeighted(int64(max(o.Parallelism, 1)))
 	}
 	return e

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,7 +139,28 @@ func TestRefreshReadsNoRecords(t *testing.T) {
 	}
 }
 
-// run is what Terraform does: a plan in one process, then each resource planned again and applied in another. It fails if
+// Resources that are imported side by side read each record once.
+func TestReadersShareRecords(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	up(t, w, 5)
+	e := w.engine()
+	e.watch.age = surveyAge
+	w.described = 0
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := e.FindPool(background, "c/w"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if w.described != 6 {
+		t.Errorf("%d records of 6 were read", w.described)
+	}
+}
+
+// applyPlanned is what Terraform does: a plan in one process, then each resource planned again and applied in another. It fails if
 // a second plan differs from a known first one.
 func applyPlanned(t *testing.T, w *world, spec Spec, pools ...PoolSpec) {
 	t.Helper()

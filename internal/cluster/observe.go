@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
@@ -35,6 +36,8 @@ type watch struct {
 	last       *machine.Survey
 	taken      time.Time
 	generation int
+	// reading lets one reader at a time read records on each hypervisor, so that the next finds them read.
+	reading map[string]*semaphore.Weighted
 	// seen are joined VMs whose records were read since the last change, by UUID.
 	seen map[string]machine.Machine
 	// names are the names of clusters by id.
@@ -127,7 +130,6 @@ func (e *Engine) observe(ctx context.Context, s scope) (machine.Observation, err
 	slices.SortFunc(o.Machines, func(a, b machine.Machine) int {
 		return cmp.Or(cmp.Compare(a.Hypervisor, b.Hypervisor), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID))
 	})
-	e.remember(o.Machines)
 	return o, seenTwice(o)
 }
 
@@ -163,6 +165,12 @@ func (e *Engine) survey(ctx context.Context, fresh bool) (machine.Survey, error)
 
 // look reads what a survey does not tell of one hypervisor's VMs.
 func (e *Engine) look(ctx context.Context, hypervisor string, host machine.Host, s scope) ([]machine.Machine, []machine.Unreadable, error) {
+	if turn := e.watch.reading[hypervisor]; turn != nil && !s.fresh {
+		if err := turn.Acquire(ctx, 1); err != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		defer turn.Release(1)
+	}
 	var machines []machine.Machine
 	var unknown []string
 	for _, d := range host.Domains {
@@ -179,10 +187,13 @@ func (e *Engine) look(ctx context.Context, hypervisor string, host machine.Host,
 		}
 	}
 	if len(unknown) == 0 {
+		e.remember(machines)
 		return machines, nil, nil
 	}
 	read, unreadable, err := e.fleet.Describe(ctx, hypervisor, unknown)
-	return append(machines, read...), unreadable, err
+	machines = append(machines, read...)
+	e.remember(machines)
+	return machines, unreadable, err
 }
 
 // seen returns a VM whose record was read before.

@@ -211,6 +211,9 @@ func TestLibvirtdCopy(t *testing.T) {
 	if got := w.source.count()[procVolDownload]; got != 1 {
 		t.Errorf("the template was copied %d times", got)
 	}
+	for w.source.connections() > 1 || w.target.connections() > 1 { // those of the copy are closed
+		time.Sleep(10 * time.Millisecond)
+	}
 	if got := w.wantContent(t, key.data(1)); got.Target.Format.Type != "qcow2" || got.Capacity.Value != gib || got.BackingStore != nil {
 		t.Errorf("the copy is %+v with capacity %+v", got.Target, got.Capacity)
 	}

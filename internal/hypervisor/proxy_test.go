@@ -23,6 +23,8 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
+	// open is the number of connections that are not closed.
+	open int
 	// budget is how many more bytes towards the daemon pass before the connection is cut; negative is no limit.
 	budget int64
 	// silent keeps everything back.
@@ -92,9 +94,15 @@ func (p *proxy) accept() {
 		}
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
+		p.open++
 		p.mu.Unlock()
 		p.wg.Go(func() { p.pass(server, client, true) })
-		p.wg.Go(func() { p.pass(client, server, false) })
+		p.wg.Go(func() {
+			p.pass(client, server, false)
+			p.mu.Lock()
+			p.open--
+			p.mu.Unlock()
+		})
 	}
 }
 
@@ -159,6 +167,13 @@ func (p *proxy) stop(limit int64, hold <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit, p.hold = limit, hold
+}
+
+// connections is the number of connections that are not closed.
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open
 }
 
 // traffic returns how many bytes have moved since the last time.

@@ -15,7 +15,7 @@ const (
 	// the VM has it as a disk, leaves no byte of the older one behind.
 	seedSize = 1 << 20
 	// sendSize is how much is handed to a stream at once.
-	sendSize = 128 << 10
+	sendSize = 256 << 10
 )
 
 // WriteSeed writes the cloud-init seed, over an older one if there is one, also while the VM runs. What follows the
