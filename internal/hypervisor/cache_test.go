@@ -108,3 +108,21 @@ func TestSuperfluous(t *testing.T) {
 		})
 	}
 }
+
+func TestCopyIsChecked(t *testing.T) {
+	f := filling{image: image{format: "qcow2", capacity: 4 * gib, physical: 100, allocation: 90}}
+	tests := map[string]struct {
+		data image
+		ok   bool
+	}{
+		"the same":               {image{format: "qcow2", capacity: 4 * gib, physical: 100, allocation: 100}, true},
+		"a part":                 {image{format: "qcow2", capacity: 4 * gib, physical: 99}, false},
+		"no qcow2":               {image{format: "raw", capacity: 4 * gib, physical: 100}, false},
+		"a disk of another size": {image{format: "qcow2", capacity: 3 * gib, physical: 100}, false},
+	}
+	for name, tt := range tests {
+		if err := f.check(&template{image: tt.data}); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -390,13 +390,9 @@ func TestLibvirtdTemplateChangesUnderTheCopy(t *testing.T) {
 func TestLibvirtdSparseCopy(t *testing.T) {
 	const size, piece = 64 << 20, 1 << 20
 	for name, old := range map[string]func(*way){
-		"both ends": nil,
-		"old where it is read": func(w *way) {
-			w.source.old = true
-		},
-		"old where it is written": func(w *way) {
-			w.target.old = true
-		},
+		"both ends":               nil,
+		"old where it is read":    func(w *way) { w.source.makeOld() },
+		"old where it is written": func(w *way) { w.target.makeOld() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWay(t)

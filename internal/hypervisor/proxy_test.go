@@ -185,6 +185,13 @@ func (p *proxy) traffic() int64 {
 	return moved
 }
 
+// makeOld makes a daemon of the target that knows no sparse streams.
+func (p *proxy) makeOld() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.old = true
+}
+
 // age gives a call for a sparse stream a flag that no daemon knows. The flags come last in it.
 func (p *proxy) age(data []byte) {
 	const sparse, unknown = 1, 0x81

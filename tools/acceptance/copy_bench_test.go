@@ -41,11 +41,15 @@ func BenchmarkCopy(b *testing.B) {
 	source, target := placeCopyImage(b, l)
 	ways := []struct {
 		name string
-		run  func(testing.TB, *lab.Lab)
+		// run copies the image, and returns what undoes the rest of what it did.
+		run func(testing.TB, *lab.Lab) (undo func())
 	}{
 		{"provider", providerCopy},
 		{"virsh", virshCopy},
-		{"cp", func(t testing.TB, _ *lab.Lab) { run(t, exec.Command("cp", "--reflink=never", source, target)) }},
+		{"cp", func(t testing.TB, _ *lab.Lab) func() {
+			run(t, exec.Command("cp", "--reflink=never", source, target))
+			return func() {}
+		}},
 	}
 	for b.Loop() {
 		times := make([][]time.Duration, len(ways))
@@ -53,8 +57,9 @@ func BenchmarkCopy(b *testing.B) {
 			for i, way := range ways {
 				clearCopies(b, l, target)
 				start := time.Now()
-				way.run(b, l)
+				undo := way.run(b, l)
 				times[i] = append(times[i], time.Since(start))
+				undo()
 			}
 		}
 		for i, way := range ways {
@@ -125,7 +130,7 @@ func clearCopies(t testing.TB, l *lab.Lab, target string) {
 }
 
 // providerCopy makes the disk of a node whose hypervisor lacks the template.
-func providerCopy(t testing.TB, l *lab.Lab) {
+func providerCopy(t testing.TB, l *lab.Lab) (undo func()) {
 	t.Helper()
 	configs := map[string]hypervisor.Config{}
 	for _, h := range l.Hypervisors {
@@ -140,18 +145,20 @@ func providerCopy(t testing.TB, l *lab.Lab) {
 	if err := fleet.Define(ctx, s); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	undo = func() {
 		if err := fleet.Delete(ctx, machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, Record: s.Record}); err != nil {
 			t.Error(err)
 		}
-	}()
+	}
 	if err := fleet.CloneDisk(ctx, s); err != nil {
+		undo()
 		t.Fatal(err)
 	}
+	return undo
 }
 
 // virshCopy copies the image as one would by hand.
-func virshCopy(t testing.TB, l *lab.Lab) {
+func virshCopy(t testing.TB, l *lab.Lab) (undo func()) {
 	t.Helper()
 	virsh(t, l, secondHV, "vol-create-as", lab.DefaultPool, copyImage, fmt.Sprint(copySize, "B"), "--allocation", "0", "--format", "raw")
 	uris := make([]any, 0, 2)
@@ -165,6 +172,7 @@ func virshCopy(t testing.TB, l *lab.Lab) {
 	script := fmt.Sprintf("virsh -q -c '%s' vol-download --pool "+lab.TemplatesPool+" "+copyImage+" /dev/stdout | "+
 		"virsh -q -c '%s' vol-upload --pool "+lab.DefaultPool+" "+copyImage+" /dev/stdin", uris...)
 	run(t, exec.Command("bash", "-euo", "pipefail", "-c", script))
+	return func() {}
 }
 
 func run(t testing.TB, cmd *exec.Cmd) {
