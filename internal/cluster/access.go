@@ -52,7 +52,8 @@ func misses(m machine.Machine) int {
 }
 
 // open returns the way into the API of the cluster that the machines belong to. It is read from a living server
-// through the guest agent and kept for the life of the Engine; fresh reads it anew.
+// through the guest agent and kept for the life of the Engine; fresh reads it anew. Of several servers it is the first whose
+// API answers, and if none does, the first that can be asked at all.
 func (e *Engine) open(ctx context.Context, machines []machine.Machine, fresh bool) (*door, error) {
 	servers := serversOf(machines)
 	if len(servers) == 0 {
@@ -65,6 +66,7 @@ func (e *Engine) open(ctx context.Context, machines []machine.Machine, fresh boo
 	if known != nil && !fresh && slices.ContainsFunc(servers, known.through) {
 		return known, nil
 	}
+	var found *door
 	var errs []error
 	for _, s := range servers {
 		if s.Power != machine.Running {
@@ -76,12 +78,21 @@ func (e *Engine) open(ctx context.Context, machines []machine.Machine, fresh boo
 			errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))
 			continue
 		}
-		e.mu.Lock()
-		e.doors[id] = d
-		e.mu.Unlock()
-		return d, nil
+		answers := len(servers) == 1 || e.answers(ctx, d.kubeconfig) == nil
+		if answers || found == nil {
+			found = d
+		}
+		if answers {
+			break
+		}
 	}
-	return nil, errors.Join(errs...)
+	if found == nil {
+		return nil, errors.Join(errs...)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.doors[id] = found
+	return found, nil
 }
 
 func (e *Engine) openServer(ctx context.Context, server machine.Machine) (*door, error) {

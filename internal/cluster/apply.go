@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,19 +52,20 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits
 // agents could never join it.
 func lostServer(o machine.Observation, id string, prior Nodes) error {
 	machines := o.OfCluster(id)
+	servers := serversOf(machines) // Those that have joined come first.
 	switch {
-	case len(serversOf(machines)) > 0:
+	case len(servers) > 0 && servers[0].Record.Phase == record.Joined:
 		return nil
-	case len(machines) > 0:
+	case len(prior) > 0 && len(o.Unreachable) > 0:
+		return &Failure{
+			Err:    fmt.Errorf("no server of the cluster was seen that has joined, and not every hypervisor answers: %w", unreachable(o.Unreachable)),
+			Remedy: "apply again when all hypervisors answer.",
+		}
+	case len(machines) > len(servers):
 		return &Failure{
 			Err:    errors.New("the cluster has agents and no server any more; its datastore is lost"),
 			Cause:  "the VM of its server was deleted since the last refresh.",
 			Remedy: "plan and apply again: Terraform then makes a new cluster and its node pools.",
-		}
-	case len(prior) > 0 && len(o.Unreachable) > 0:
-		return &Failure{
-			Err:    fmt.Errorf("no server of the cluster was seen, and not every hypervisor answers: %w", unreachable(o.Unreachable)),
-			Remedy: "apply again when all hypervisors answer.",
 		}
 	}
 	return nil
@@ -137,13 +139,14 @@ func unreachable(reasons map[string]error) error {
 // applyGroup plans and runs. The run knows what the group consists of by then.
 func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, waits Waits) (*run, error) {
 	defer e.changed()
+	defer e.book.settle(keyOf(g.base))
 	r := &run{engine: e, settings: settings, machines: o.OfCluster(g.base.ClusterID), waits: waits}
 	a := e.askAPI(ctx, r.machines)
 	if a.nodes != nil {
-		g.ready = map[string]bool{}
+		g.ready, g.members = map[string]bool{}, map[string]bool{}
 	}
 	for name, n := range a.nodes {
-		g.ready[name] = n.Ready
+		g.ready[name], g.members[name] = n.Ready, n.Etcd
 		g.registered = append(g.registered, name)
 		if n.Ready && n.InternalIP != "" {
 			_ = r.claim(n.InternalIP, name)
@@ -154,7 +157,6 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 	if err != nil {
 		return r, err
 	}
-	defer e.book.settle(keyOf(g.base))
 	places, err := e.places(ctx, g, c, o, settings)
 	if err != nil {
 		return r, err
@@ -172,18 +174,11 @@ func (e *Engine) places(ctx context.Context, g group, c choice, o machine.Observ
 	if len(c.fresh) == 0 {
 		return nil, nil
 	}
-	asked := g
-	if g.planned != nil {
-		asked.base.Placement = record.Placement{Strategy: record.Manual}
-		for _, ordinal := range c.fresh {
-			asked.base.Placement.Hosts = append(asked.base.Placement.Hosts, g.planned[record.ShortName(g.base.Pool, ordinal)])
-		}
-	}
-	fit, problems, err := e.candidates(ctx, asked, c, o, settings)
+	fit, problems, err := e.candidates(ctx, g, c, o, settings)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(fit) == 0, len(problems) > 0 && asked.base.Placement.Strategy == record.Manual:
+	case len(fit) == 0, len(problems) > 0 && g.rule(c.fresh).Strategy == record.Manual:
 		return nil, problemError(problems)
 	}
 	places, err := e.book.take(g, c, o, fit)
@@ -241,12 +236,11 @@ func (e *Engine) agentsOf(ctx context.Context, o machine.Observation, clusterID 
 	for _, m := range machines {
 		names[m.Name] = true
 	}
-	if len(o.Unreachable) > 0 && len(machines) > 0 {
+	if hidden := hidden(o); hidden != nil && len(machines) > 0 {
 		a := e.askAPI(ctx, machines)
 		if a.nodes == nil {
 			return nil, &Failure{
-				Err: fmt.Errorf("whether the cluster has agents is not known: neither its API answers (%w) nor every hypervisor: %w",
-					a.err, unreachable(o.Unreachable)),
+				Err:    fmt.Errorf("whether the cluster has agents is not known: its API does not answer (%w), and they may be out of sight: %w", a.err, hidden),
 				Remedy: "destroy it when all hypervisors answer, or take those that are gone for good out of the provider's configuration.",
 			}
 		}
@@ -254,10 +248,19 @@ func (e *Engine) agentsOf(ctx context.Context, o machine.Observation, clusterID 
 			names[name] = true
 		}
 	}
-	for _, s := range serversOf(machines) {
-		delete(names, s.Name)
+	if servers := serversOf(machines); len(servers) > 0 { // Others may stand where nobody answers.
+		maps.DeleteFunc(names, func(name string, _ bool) bool { return ordinalOf(servers[0].Record, name) > 0 })
 	}
 	return sortedKeys(names), nil
+}
+
+// hidden says which VMs cannot be seen for what they are, nil where all can.
+func hidden(o machine.Observation) error {
+	errs := []error{unreachable(o.Unreachable)}
+	for _, u := range o.Unreadable {
+		errs = append(errs, fmt.Errorf("VM %q on hypervisor %q: %w", u.Name, u.Hypervisor, u.Err))
+	}
+	return errors.Join(errs...)
 }
 
 // DeletePool removes the nodes of a pool. With the cluster's API down the VMs go all the same: a node of the same name
@@ -279,7 +282,7 @@ func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine
 	defer e.changed()
 	last := []Action{Delete} // A server is the API itself: there is nobody to forget it.
 	if g.base.Role == record.Agent {
-		last = g.farewell()
+		last = farewell(g.base.Role)
 	}
 	var lanes []Lane
 	for _, m := range g.machines {

@@ -130,7 +130,7 @@ func (b *book) promise(g group, c choice, o machine.Observation, fit map[string]
 		}
 	}
 	instead := b.promised[k].instead
-	a := b.accountFor(k, g.base.ClusterID, anew, o)
+	a := b.accountFor(k, g.base.ClusterID, anew, c.going(), o)
 	r := g.request(c, o, fit, a)
 	found, err := placement.Place(r)
 	if err != nil {
@@ -159,13 +159,7 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 	k := keyOf(g.base)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := g.request(c, o, fit, b.accountFor(k, g.base.ClusterID, false, o))
-	if g.planned != nil {
-		r.Rule = record.Placement{Strategy: record.Manual, Hosts: make([]string, slices.Max(c.fresh))}
-		for _, ordinal := range c.fresh {
-			r.Rule.Hosts[ordinal-1] = g.planned[record.ShortName(g.base.Pool, ordinal)]
-		}
-	}
+	r := g.request(c, o, fit, b.accountFor(k, g.base.ClusterID, false, c.going(), o))
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
 		h.Used, h.Held = placement.Size{VCPUs: h.Used.VCPUs + h.Held.VCPUs, MemoryMiB: h.Used.MemoryMiB + h.Held.MemoryMiB}, placement.Size{}
@@ -185,7 +179,7 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 
 // request puts the question to package placement.
 func (g group) request(c choice, o machine.Observation, fit map[string]machine.Site, a account) placement.Request {
-	r := placement.Request{Nodes: c.fresh, Size: sizeOf(g.base.Shape), Rule: g.base.Placement, Stores: map[string]int{}}
+	r := placement.Request{Nodes: c.fresh, Size: sizeOf(g.base.Shape), Rule: g.rule(c.fresh), Stores: map[string]int{}}
 	for _, name := range sortedKeys(fit) {
 		have, site, over := o.Hosts[name], fit[name], g.overcommit[name]
 		r.Hosts = append(r.Hosts, placement.Host{
@@ -207,9 +201,9 @@ type account struct {
 	stores     map[string]int
 }
 
-// accountFor sums up the fleet for the new nodes of a group, of the cluster with that id ("" while it has none). anew: the
-// group's present nodes go before the new ones come. The caller holds b.mu.
-func (b *book) accountFor(k groupKey, clusterID string, anew bool, o machine.Observation) account {
+// accountFor sums up the fleet for the new nodes of a group, of the cluster with that id ("" while it has none). What is
+// going, by UUID, makes room for them. anew: the group's present nodes go before the new ones come. The caller holds b.mu.
+func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[string]bool, o machine.Observation) account {
 	a := account{used: map[string]placement.Size{}, held: map[string]placement.Size{}, stores: map[string]int{}}
 	ours := map[string]record.Record{}
 	for _, m := range o.Machines {
@@ -217,14 +211,18 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, o machine.Obs
 	}
 	servers := groupKey{k.cluster, record.ServerPool}
 	instead := b.promised[servers].instead
-	standing := map[string]bool{}
+	// standing are the VMs that were seen, by UUID; kept are the places where a promise was kept, and taken those where a
+	// namesake stands.
+	standing, kept, taken := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for host, h := range o.Hosts {
 		for _, d := range h.Domains {
-			standing[host+"/"+d.Name] = true
 			size := placement.Size{VCPUs: d.VCPUs, MemoryMiB: d.MemoryMiB}
 			r, known := ours[d.UUID]
 			maker, made := b.made[d.UUID]
+			standing[d.UUID], taken[host+"/"+d.Name] = true, true
+			kept[host+"/"+d.Name] = kept[host+"/"+d.Name] || made
 			switch {
+			case going[d.UUID]:
 			case made && maker != k && maker != servers:
 				add(a.held, host, size)
 			case made:
@@ -238,8 +236,8 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, o machine.Obs
 	}
 	for _, g := range b.removed {
 		r := g.machine.Record
-		if r.ClusterName == k.cluster && (r.Pool == k.pool || r.ClusterID != clusterID) {
-			continue
+		if standing[g.machine.UUID] || r.ClusterName == k.cluster && (r.Pool == k.pool || r.ClusterID != clusterID) {
+			continue // A survey from before it went has it still.
 		}
 		g.size.DiskMiB = 0
 		add(a.used, g.machine.Hypervisor, g.size)
@@ -252,10 +250,12 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, o machine.Obs
 		for short, host := range p.hosts {
 			a.stores[p.stores[host]] += p.size.DiskMiB
 			size := placement.Size{VCPUs: p.size.VCPUs, MemoryMiB: p.size.MemoryMiB}
+			place := host + "/" + key.cluster + "-" + short
 			switch {
-			case standing[host+"/"+key.cluster+"-"+short]:
+			case kept[place]:
 			case key == servers:
 				add(a.used, host, size)
+			case taken[place]: // by its predecessor, which counts
 			default:
 				add(a.held, host, size)
 			}

@@ -29,7 +29,7 @@ type Problem struct {
 func (e *Engine) CheckCluster(ctx context.Context, spec Spec, prior Nodes) (Review, error) {
 	s := ofCluster(spec.Name)
 	if prior != nil {
-		s = ofGroups(spec.Name, record.ServerPool).vouch(prior, serverRecord(spec))
+		s = ofGroups(spec.Name, record.ServerPool).want(prior, serverRecord(spec))
 	}
 	o, err := e.observe(ctx, s)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) (Rev
 	base := poolRecord(spec, name)
 	s := ofCluster(name)
 	if prior != nil {
-		s = ofGroups(cmp.Or(name, clusterOf(prior, spec.Name)), record.ServerPool, spec.Name).vouch(prior, base)
+		s = ofGroups(cmp.Or(name, clusterOf(prior, spec.Name)), record.ServerPool, spec.Name).want(prior, base)
 	}
 	o, err := e.observe(ctx, s)
 	if err != nil {
@@ -169,7 +169,7 @@ func nameTaken(o machine.Observation, spec Spec) *Problem {
 // others cannot, which may be that they did not answer (machine.ErrUnreachable); a foreign VM under one of the names is a
 // problem wherever it stands.
 func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (map[string]machine.Site, []Problem, error) {
-	names, problems := e.eligible(g.base.Placement)
+	names, problems := e.eligible(ruleFor(g.rule(c.fresh), c.fresh))
 	if len(problems) > 0 {
 		return nil, problems, nil
 	}
@@ -210,6 +210,21 @@ func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Ob
 		})
 	}
 	return fit, problems, nil
+}
+
+// ruleFor is a rule as far as it is about new nodes: where others stand does not matter for them.
+func ruleFor(rule record.Placement, fresh []int) record.Placement {
+	if rule.Strategy != record.Manual || len(rule.Hosts) == 1 {
+		return rule
+	}
+	hosts := rule.Hosts
+	rule.Hosts = nil
+	for _, ordinal := range fresh {
+		if ordinal <= len(hosts) {
+			rule.Hosts = append(rule.Hosts, hosts[ordinal-1])
+		}
+	}
+	return rule
 }
 
 // eligible lists the hypervisors that a rule allows.

@@ -10,9 +10,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"maps"
 	"math/big"
 	"strings"
@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
@@ -75,6 +73,10 @@ type world struct {
 	waiting map[string]bool
 	// written are the files written in guests, by node.
 	written map[string]string
+	// dead are the servers at which the API does not answer, by name.
+	dead map[string]bool
+	// steps is how many more changes are made before the process that makes them is killed, where that is not negative.
+	steps int
 	// log lists starts, readiness of servers and removals of members in their order.
 	log []string
 }
@@ -95,7 +97,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20,
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
 	}
 	for _, h := range hosts {
 		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
@@ -104,7 +106,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 }
 
 func (w *world) engine() *Engine {
-	e := New(w, func([]byte) (Kube, error) { return fakeKube{w}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
+	e := New(w, func(kubeconfig []byte) (Kube, error) { return fakeKube{w, kubeconfig}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
 	e.watch.age = 0 // what a test does behind the engine's back is to be seen at once
 	return e
 }
@@ -137,6 +139,20 @@ func (w *world) vanish(name string) {
 	defer w.mu.Unlock()
 	delete(w.machines, m.UUID)
 	delete(w.nodes, name)
+}
+
+// errKilled is what a process that was killed would have seen.
+var errKilled = errors.New("killed")
+
+// step counts a change. The caller holds w.mu.
+func (w *world) step() error {
+	if w.steps == 0 {
+		return errKilled
+	}
+	if w.steps > 0 {
+		w.steps--
+	}
+	return nil
 }
 
 func (w *world) Hypervisors() []Hypervisor { return w.hosts }
@@ -198,6 +214,9 @@ func (w *world) Check(_ context.Context, r machine.Request) (machine.Site, []mac
 func (w *world) Define(ctx context.Context, s machine.Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	if w.duringDefine != nil {
 		w.duringDefine()
 		w.duringDefine = nil
@@ -211,6 +230,9 @@ func (w *world) Define(ctx context.Context, s machine.Spec) error {
 func (w *world) CloneDisk(_ context.Context, s machine.Spec) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	if _, ok := w.machines[s.UUID]; !ok {
 		return fmt.Errorf("disk of %s before its record", s.Name())
 	}
@@ -221,6 +243,9 @@ func (w *world) CloneDisk(_ context.Context, s machine.Spec) error {
 func (w *world) WriteSeed(_ context.Context, m machine.Machine, iso []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	w.seeds[m.UUID] = iso
 	return nil
 }
@@ -228,6 +253,9 @@ func (w *world) WriteSeed(_ context.Context, m machine.Machine, iso []byte) erro
 func (w *world) Start(_ context.Context, m machine.Machine) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	if err := w.startErr[m.Name]; err != nil {
 		return err
 	}
@@ -259,6 +287,9 @@ func (w *world) register(m machine.Machine) {
 func (w *world) SetRecord(_ context.Context, m machine.Machine, r record.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	if m.Record.Phase == record.Creating && r.Phase == record.Joined {
 		w.log = append(w.log, "joined "+m.Name)
 	}
@@ -270,6 +301,9 @@ func (w *world) SetRecord(_ context.Context, m machine.Machine, r record.Record)
 func (w *world) Stop(_ context.Context, m machine.Machine, _ time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	m.Power = machine.Stopped
 	w.machines[m.UUID] = m
 	return nil
@@ -278,6 +312,9 @@ func (w *world) Stop(_ context.Context, m machine.Machine, _ time.Duration) erro
 func (w *world) Delete(_ context.Context, m machine.Machine) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
 	if w.deleteErr != nil {
 		return w.deleteErr
 	}
@@ -306,122 +343,6 @@ func address(m machine.Machine) string {
 	sum := h.Sum(nil)
 	return fmt.Sprintf("198.%d.%d.%d", 18+sum[0]%2, sum[1], sum[2])
 }
-
-type guestOf struct {
-	w *world
-	m machine.Machine
-}
-
-func (g guestOf) behaviour() fakeGuest {
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	return g.w.guest(g.m)
-}
-
-func (g guestOf) Connected(context.Context) (bool, error) { return g.behaviour().ping == nil, nil }
-func (g guestOf) Ping(context.Context) error              { return g.behaviour().ping }
-
-func (g guestOf) Addresses(_ context.Context, mac string) ([]string, error) {
-	if mac != g.m.MAC || g.behaviour().noIP {
-		return nil, nil
-	}
-	return []string{address(g.m)}, nil
-}
-
-func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
-	b := g.behaviour()
-	g.w.mu.Lock()
-	silent := g.w.silentAgents > 0
-	if silent {
-		g.w.silentAgents--
-	}
-	g.w.mu.Unlock()
-	if silent {
-		return nil, errNoAgent
-	}
-	if content, ok := b.files[path]; ok {
-		return []byte(content), nil
-	}
-	switch path {
-	case k3s.MarkerPath:
-		if b.marker == "none" {
-			return nil, fs.ErrNotExist
-		}
-		if b.marker != "" {
-			return []byte(strings.ReplaceAll(b.marker, "UUID", g.m.UUID)), nil
-		}
-		g.w.mu.Lock()
-		defer g.w.mu.Unlock()
-		if g.w.waiting[g.m.UUID] {
-			return fmt.Appendf(nil, `{"instance":%q,"state":"waiting","step":"turn","rc":0}`, g.m.UUID), nil
-		}
-		return fmt.Appendf(nil, `{"instance":%q,"state":"done","step":"start","rc":0}`, g.m.UUID), nil
-	case "/proc/sys/kernel/random/boot_id":
-		return fmt.Appendf(nil, "%s boot %d\n", g.m.Name, g.w.started[g.m.Name]), nil
-	case k3s.KubeconfigPath:
-		return g.w.kubeconfig, nil
-	case k3s.TokenPath:
-		return []byte("K10" + strings.Repeat("ab", 32) + "::server:" + testSecret + "\n"), nil
-	}
-	return nil, fs.ErrNotExist
-}
-
-func (g guestOf) WriteFile(_ context.Context, _ string, content []byte) error {
-	b := g.behaviour()
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	g.w.written[g.m.Name] = string(content)
-	return b.ping
-}
-
-func (g guestOf) Run(_ context.Context, program string, args ...string) ([]byte, error) {
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	if program == "/usr/bin/install" && args[len(args)-1] == k3s.TurnPath && g.w.waiting[g.m.UUID] {
-		g.w.log = append(g.w.log, "turn of "+g.m.Name)
-		delete(g.w.waiting, g.m.UUID)
-		g.w.register(g.m)
-	}
-	return []byte("a line of the journal\n"), nil
-}
-
-type fakeKube struct{ w *world }
-
-func (k fakeKube) Ready(context.Context) error { return k.w.apiDown }
-
-func (k fakeKube) Nodes(context.Context) ([]Node, error) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	var out []Node
-	for _, name := range sortedKeys(k.w.nodes) {
-		out = append(out, k.w.nodes[name])
-	}
-	return out, k.w.apiDown
-}
-
-func (k fakeKube) DeleteNode(_ context.Context, name string) error {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	k.w.forgotten = append(k.w.forgotten, name)
-	delete(k.w.nodes, name)
-	return k.w.apiDown
-}
-
-func (k fakeKube) LeaveEtcd(_ context.Context, name string) (bool, error) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	n, ok := k.w.nodes[name]
-	if !ok || !n.Etcd {
-		return true, k.w.apiDown
-	}
-	n.Etcd, n.Voter = false, false
-	k.w.nodes[name] = n
-	k.w.left = append(k.w.left, name)
-	k.w.log = append(k.w.log, "left "+name)
-	return true, k.w.apiDown
-}
-
-var errNoAgent = fmt.Errorf("guest-ping: %w", guestagent.ErrNotConnected)
 
 // testKubeconfig is a k3s.yaml with a certificate that fits its key.
 func testKubeconfig(t *testing.T) []byte {

@@ -50,6 +50,8 @@ type scope struct {
 	belongs func(name string) bool
 	// known are nodes that the state vouches for, by UUID: their records are not read again.
 	known map[string]machine.Machine
+	// wanted: the known nodes are as a plan wants them, which is not for others to know.
+	wanted bool
 	// fresh: nothing that was seen before counts, neither a survey nor a record nor the state.
 	fresh bool
 }
@@ -77,6 +79,13 @@ func ofGroups(name string, pools ...string) scope {
 // anew is the scope of who is about to change something.
 func (s scope) anew() scope {
 	s.fresh = true
+	return s
+}
+
+// want vouches for a state's nodes by what a plan wants of them.
+func (s scope) want(nodes Nodes, base record.Record) scope {
+	s = s.vouch(nodes, base)
+	s.wanted = true
 	return s
 }
 
@@ -171,29 +180,45 @@ func (e *Engine) look(ctx context.Context, hypervisor string, host machine.Host,
 		}
 		defer turn.Release(1)
 	}
-	var machines []machine.Machine
+	generation := e.generation()
+	var machines, tell []machine.Machine
 	var unknown []string
 	for _, d := range host.Domains {
-		m, ok := s.known[d.UUID]
-		if !ok || m.Name != d.Name {
+		m, known := s.known[d.UUID]
+		known = known && m.Name == d.Name
+		ok := known
+		if !known {
 			m, ok = e.seen(d)
 		}
 		switch {
 		case ok && !s.fresh:
 			m.Hypervisor, m.Power = hypervisor, d.Power
 			machines = append(machines, m)
+			if !known || !s.wanted {
+				tell = append(tell, m)
+			}
 		case s.belongs == nil || s.belongs(d.Name):
 			unknown = append(unknown, d.UUID)
 		}
 	}
-	if len(unknown) == 0 {
-		e.remember(machines)
-		return machines, nil, nil
+	var unreadable []machine.Unreadable
+	if len(unknown) > 0 {
+		var read []machine.Machine
+		var err error
+		if read, unreadable, err = e.fleet.Describe(ctx, hypervisor, unknown); err != nil {
+			return nil, nil, err
+		}
+		machines, tell = append(machines, read...), append(tell, read...)
 	}
-	read, unreadable, err := e.fleet.Describe(ctx, hypervisor, unknown)
-	machines = append(machines, read...)
-	e.remember(machines)
-	return machines, unreadable, err
+	e.remember(tell, generation)
+	return machines, unreadable, nil
+}
+
+// generation is how many changes this process has made.
+func (e *Engine) generation() int {
+	e.watch.mu.Lock()
+	defer e.watch.mu.Unlock()
+	return e.watch.generation
 }
 
 // seen returns a VM whose record was read before.
@@ -204,12 +229,13 @@ func (e *Engine) seen(d machine.Domain) (machine.Machine, bool) {
 	return m, ok && m.Name == d.Name
 }
 
-func (e *Engine) remember(machines []machine.Machine) {
+// remember keeps what was read since a change, unless another one was made meanwhile.
+func (e *Engine) remember(machines []machine.Machine, generation int) {
 	e.watch.mu.Lock()
 	defer e.watch.mu.Unlock()
 	for _, m := range machines {
 		e.watch.names[m.Record.ClusterID] = m.Record.ClusterName
-		if m.Record.Phase == record.Joined {
+		if m.Record.Phase == record.Joined && generation == e.watch.generation {
 			e.watch.seen[m.UUID] = m
 		}
 	}

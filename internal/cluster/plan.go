@@ -89,8 +89,8 @@ type group struct {
 	silence silence
 	// registered are the names of the cluster's Node objects.
 	registered []string
-	// ready tells which nodes are Ready; nil where the API was not asked.
-	ready map[string]bool
+	// ready tells which nodes are Ready, members which run members of etcd; nil where the API was not asked.
+	ready, members map[string]bool
 	// overcommit is that of each hypervisor.
 	overcommit map[string]machine.Overcommit
 	// identity makes the UUID of a new VM.
@@ -108,6 +108,15 @@ type choice struct {
 	stay Assignment
 	// fresh are the ordinals of new nodes.
 	fresh []int
+}
+
+// going are the VMs that go before new ones come, by UUID.
+func (c choice) going() map[string]bool {
+	going := map[string]bool{}
+	for _, m := range slices.Concat(c.broken, c.surplus) {
+		going[m.UUID] = true
+	}
+	return going
 }
 
 // on counts the nodes that stay on a hypervisor.
@@ -147,7 +156,7 @@ func (g group) choose() (choice, error) {
 			surplus, strings.Join(namesOf(c.held), ", "))
 	}
 	g.sortForRemoval(c.keep)
-	for ; surplus > 0; surplus-- {
+	for ; len(c.keep) > 0 && (surplus > 0 || !g.promises(c.keep[0])); surplus-- {
 		c.surplus = append(c.surplus, c.keep[0])
 		c.keep = c.keep[1:]
 	}
@@ -195,6 +204,18 @@ func (g group) unchanged(c choice) error {
 	return nil
 }
 
+// rule is the one by which new nodes get their places: where a plan has promised places, no other will do.
+func (g group) rule(fresh []int) record.Placement {
+	if g.planned == nil || len(fresh) == 0 {
+		return g.base.Placement
+	}
+	rule := record.Placement{Strategy: record.Manual, Hosts: make([]string, slices.Max(fresh))}
+	for _, ordinal := range fresh {
+		rule.Hosts[ordinal-1] = g.planned[record.ShortName(g.base.Pool, ordinal)]
+	}
+	return rule
+}
+
 // standing is where the nodes stand that stay.
 func (g group) standing(c choice) Assignment {
 	a := Assignment{}
@@ -213,18 +234,16 @@ func (g group) standing(c choice) Assignment {
 func (g group) plan(c choice, places Assignment) (Plan, error) {
 	var clean, remove, nodes, fresh []Lane
 	for _, m := range c.broken {
-		if m.Power == machine.Stopped {
-			clean = append(clean, Lane{m, g.removal(c)})
-			continue
-		}
-		// It is stopped first, or its guest could still register after its Node object was deleted.
-		clean = append(clean, Lane{m, g.removal(c, Stop)})
+		clean = append(clean, Lane{m, g.removal(c)})
 	}
 	for _, n := range c.lost {
 		clean = append(clean, Lane{g.leftover(n), g.oblivion(c, n)})
 	}
 	for _, m := range c.surplus {
-		remove = append(remove, Lane{m, g.farewell()})
+		remove = append(remove, Lane{m, farewell(g.base.Role)})
+		if g.base.Role == record.Server && g.ready == nil && m.Power != machine.Running {
+			nodes = append(nodes, Lane{m, []Action{Start, Agent, Ready}}) // It may be what the API waits for.
+		}
 	}
 	for _, m := range c.keep {
 		switch {
@@ -242,7 +261,7 @@ func (g group) plan(c choice, places Assignment) (Plan, error) {
 		fresh = append(fresh, Lane{g.newMachine(ordinal, host), nil})
 	}
 	if g.base.Role == record.Server {
-		return g.serverPlan(c, nodes, clean, remove, fresh), nil
+		return g.serverPlan(c, nodes, clean, remove, fresh)
 	}
 	for _, l := range fresh {
 		nodes = append(nodes, Lane{l.Machine, creation(record.Agent, true)})
@@ -264,7 +283,6 @@ func (p *Plan) side(name string, lanes []Lane) {
 }
 
 func (p *Plan) file(name string, lanes []Lane) {
-	slices.SortFunc(lanes, byOrdinal)
 	for _, l := range lanes {
 		*p = append(*p, Stage{name, []Lane{l}})
 	}
@@ -273,14 +291,11 @@ func (p *Plan) file(name string, lanes []Lane) {
 func byOrdinal(a, b Lane) int { return cmp.Compare(a.Machine.Record.Ordinal, b.Machine.Record.Ordinal) }
 
 // removal lists the actions that end a node whose making did not come to its end.
-func (g group) removal(c choice, before ...Action) []Action {
-	switch {
-	case g.base.Role == record.Agent:
-		before = append(before, Forget)
-	case len(c.keep) > 0: // Without another server there is no API that could forget it.
-		before = append(before, Leave, Forget)
+func (g group) removal(c choice) []Action {
+	if g.base.Role == record.Server && len(c.keep) == 0 {
+		return []Action{Delete} // Without another server there is no API that could forget it.
 	}
-	return append(before, Delete)
+	return farewell(g.base.Role)
 }
 
 // oblivion lists the actions that end a node whose VM is gone. The Node object of a successor must stay.
@@ -295,9 +310,10 @@ func (g group) oblivion(c choice, n NodeStatus) []Action {
 	return []Action{Leave, Delete, Forget}
 }
 
-// farewell lists the actions that end a node with which nothing is wrong.
-func (g group) farewell() []Action {
-	if g.base.Role == record.Server {
+// farewell lists the actions that end a node while its cluster lives. It is stopped before its Node object goes, or it would
+// register anew; and the member of a server goes before that, since one that is only stopped still counts for the quorum.
+func farewell(role record.Role) []Action {
+	if role == record.Server {
 		return []Action{Leave, Stop, Forget, Delete}
 	}
 	return []Action{Stop, Forget, Delete}
@@ -353,21 +369,31 @@ func ordinalOf(base record.Record, name string) int {
 // sortForRemoval puts first what goes first: nodes that the plan does not promise, then those that do not run or are not
 // Ready, then the highest ordinal.
 func (g group) sortForRemoval(ms []machine.Machine) {
-	healthy := func(m machine.Machine) int {
-		if m.Power == machine.Running && (g.ready == nil || g.ready[m.Name]) {
-			return 1
-		}
-		return 0
-	}
-	promised := func(m machine.Machine) int {
-		if _, ok := g.planned[m.Record.ShortName()]; ok {
-			return 1
-		}
-		return 0
-	}
 	slices.SortFunc(ms, func(a, b machine.Machine) int {
-		return cmp.Or(cmp.Compare(promised(a), promised(b)), cmp.Compare(healthy(a), healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
+		return cmp.Or(after(g.promises(a), g.promises(b)), after(g.healthy(a), g.healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
 	})
+}
+
+// promises reports whether there is to be a node of that name, as far as a plan has promised which there will be.
+func (g group) promises(m machine.Machine) bool {
+	_, ok := g.planned[m.Record.ShortName()]
+	return ok || g.planned == nil
+}
+
+// healthy reports whether nothing bad is known of a node.
+func (g group) healthy(m machine.Machine) bool {
+	return m.Power == machine.Running && (g.ready == nil || g.ready[m.Name])
+}
+
+// after orders what is true after what is not.
+func after(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // readyBefore is what the state knows of the nodes' readiness.

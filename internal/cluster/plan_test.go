@@ -183,7 +183,7 @@ nodes
 		"a half-made server is made anew without an API": {
 			testGroup(record.Server, 1, "a").with("1@a?"), `
 clean
-  c-cp-1@a: stop delete
+  c-cp-1@a: delete
 join
   c-cp-1@a: define clone seed start agent bootstrap ready seal
 `},
@@ -221,7 +221,9 @@ join
 		"servers that stopped are started before anything else": {
 			testGroup(record.Server, 3, "a", "b").with("1@a!", "3@a").knew("1@a", "2@b", "3@a"), `
 start
-  c-cp-1@a: start agent ready
+  c-cp-1@a: start agent
+ready
+  c-cp-1@a: ready
 clean
   c-cp-2@b: leave delete forget
 join
@@ -230,7 +232,7 @@ join
 		"a half-made server of three is no namesake of its successor": {
 			testGroup(record.Server, 3, "a").with("1@a", "2@b?"), `
 clean
-  c-cp-2@b: stop leave forget delete
+  c-cp-2@b: leave stop forget delete
 boot
   c-cp-2@a: define clone seed start agent bootstrap
   c-cp-3@a: define clone seed start agent bootstrap
@@ -242,9 +244,9 @@ join
 		"three servers of which none came up are made anew side by side": {
 			testGroup(record.Server, 3, "a").with("1@a?", "2@a?", "3@a?"), `
 clean
-  c-cp-1@a: stop delete
-  c-cp-2@a: stop delete
-  c-cp-3@a: stop delete
+  c-cp-1@a: delete
+  c-cp-2@a: delete
+  c-cp-3@a: delete
 boot
   c-cp-1@a: define clone seed start agent bootstrap ready seal
   c-cp-2@a: define clone seed start agent bootstrap
@@ -253,6 +255,47 @@ join
   c-cp-2@a: leave forget admit bootstrap ready seal
 join
   c-cp-3@a: leave forget admit bootstrap ready seal
+`},
+		"of servers that leave the dead go first": {
+			withReady(testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a!"), "c-cp-1", "c-cp-2"), `
+remove
+  c-cp-3@a: leave stop forget delete
+remove
+  c-cp-2@b: leave stop forget delete
+`},
+		"a silent API may wait for servers that are to go": {
+			testGroup(record.Server, 1, "a").with("1@a", "2@b!", "3@a!"), `
+start
+  c-cp-2@b: start agent
+  c-cp-3@a: start agent
+ready
+  c-cp-2@b: ready
+  c-cp-3@a: ready
+remove
+  c-cp-2@b: leave stop forget delete
+remove
+  c-cp-3@a: leave stop forget delete
+`},
+		"of half-made servers the dead go first": {
+			testGroup(record.Server, 1, "a").with("1@a", "2@b?", "3@a?").stopped("c-cp-3"), `
+clean
+  c-cp-3@a: leave stop forget delete
+clean
+  c-cp-2@b: leave stop forget delete
+`},
+		"what was lost before it became a member is no loss": {
+			withMembers(testGroup(record.Server, 1, "a").with("1@a").knew("1@a", "2@a", "3@a"), "c-cp-1"), `
+clean
+  c-cp-2@a: leave delete forget
+clean
+  c-cp-3@a: leave delete forget
+`},
+		"a node that the plan does not promise goes also where there are too few": {
+			planned(testGroup(record.Agent, 1, "a").with("3@a").knew("3@a"), Assignment{"w-1": "a"}), `
+remove
+  c-w-3@a: stop forget delete
+nodes
+  c-w-1@a: ` + fresh + `
 `},
 		"servers leave one after the other": {
 			testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a"), `
@@ -304,6 +347,22 @@ func withReady(g group, names ...string) group {
 	return g
 }
 
+func withMembers(g group, names ...string) group {
+	g = withReady(g, names...)
+	g.members = g.ready
+	return g
+}
+
+// stopped stops a machine that stands.
+func (g group) stopped(name string) group {
+	for i := range g.machines {
+		if g.machines[i].Name == name {
+			g.machines[i].Power = machine.Stopped
+		}
+	}
+	return g
+}
+
 func withRegistered(g group, names ...string) group {
 	g.registered = names
 	return g
@@ -345,6 +404,12 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		"two of three servers are lost": {
 			testGroup(record.Server, 3, "a").with("1@a").knew("1@a", "2@a", "3@a"), "2 of 3 servers are gone (c-cp-2, c-cp-3): the servers have no quorum",
+		},
+		"servers that cannot join what is out of sight": {
+			withSilent(testGroup(record.Server, 3, "a").with("2@a?").knew("1@b", "2@a"), "b"), "nothing can be said of c-cp-1: hypervisor \"b\"",
+		},
+		"only a server out of sight would be left": {
+			withSilent(testGroup(record.Server, 1, "a").with("1@a", "2@a").knew("1@a", "2@a", "3@b"), "b"), "of the servers only c-cp-3 would be left",
 		},
 		"a node that nobody planned": {
 			planned(testGroup(record.Agent, 1, "a").with("1@a", "2@a").knew("1@a"), Assignment{"w-1": "a"}), `there is a node c-w-2 on hypervisor "a"`,

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
@@ -13,19 +15,34 @@ import (
 // be: etcd needs more than half of its members (https://etcd.io/docs/latest/faq/).
 var ErrNoQuorum = errors.New("the servers have no quorum")
 
-// serverPlan orders what is done to servers. Those that stand are brought up first, since a quorum may hang on them. New
-// ones are copied, booted and given k3s side by side; whatever touches the membership of etcd is done to one server at a
-// time, and each has a vote before the next comes.
-func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) Plan {
-	var p Plan
-	p.side("start", nodes)
+// serverPlan orders what is done to servers. Those that stand are brought up first, since a quorum may hang on them: all are
+// started before one is waited for. New ones are copied, booted and given k3s side by side; whatever touches the membership
+// of etcd is done to one server at a time, and each has a vote before the next comes.
+func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, error) {
 	living := len(c.keep) > 0
+	if !living && len(c.held) > 0 && len(fresh) > 0 {
+		return nil, &Failure{
+			Err: fmt.Errorf("no server is seen that new ones could join, and nothing can be said of %s: %w",
+				strings.Join(namesOf(c.held), ", "), g.reasons(c.held)),
+			Remedy: "apply again when a server that has joined can be seen; a new one would begin with an empty data store beside it.",
+		}
+	}
+	var p Plan
+	var start, ready []Lane
+	for _, l := range nodes {
+		if l.Machine.Power != machine.Running {
+			start = append(start, Lane{l.Machine, []Action{Start, Agent}})
+		}
+		ready = append(ready, Lane{l.Machine, []Action{Ready}})
+	}
+	p.side("start", start)
+	p.side("ready", ready)
 	if living {
-		p.file("clean", clean)
+		p.file("clean", g.deadFirst(clean))
 	} else {
 		p.side("clean", clean)
 	}
-	p.file("remove", remove)
+	p.file("remove", g.deadFirst(remove))
 	for _, m := range c.keep {
 		if m.Record.Cluster != nil && !sameNames(*m.Record.Cluster, *g.base.Cluster) {
 			p.file("configure", []Lane{{m, []Action{Configure, Ready}}})
@@ -33,7 +50,7 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) Plan {
 	}
 	if len(fresh) == 1 {
 		p.side("join", []Lane{{fresh[0].Machine, creation(record.Server, living)}})
-		return p
+		return p, nil
 	}
 	var boot, join []Lane
 	for i, l := range fresh {
@@ -46,7 +63,16 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) Plan {
 	}
 	p.side("boot", boot)
 	p.file("join", join)
-	return p
+	return p, nil
+}
+
+// deadFirst orders lanes that remove members of etcd: with each dead one that goes the others come nearer to a majority, and
+// with each living one they come nearer to its loss.
+func (g group) deadFirst(lanes []Lane) []Lane {
+	slices.SortFunc(lanes, func(a, b Lane) int {
+		return cmp.Or(after(g.healthy(a.Machine), g.healthy(b.Machine)), byOrdinal(a, b))
+	})
+	return lanes
 }
 
 // A server that has to wait for its turn is prepared, and then admitted.
@@ -66,19 +92,27 @@ func sameNames(a, b record.Cluster) bool {
 }
 
 // keepsQuorum refuses a choice that etcd could not follow: a member goes only while more than half of the members are
-// there. Servers that stopped count, since they are started first; of those that nothing can be said of, the API will
-// tell.
+// there, and somebody has to be seen who can let it go. Servers that stopped count, since they are started first; of those
+// that nothing can be said of, the API will tell. What was lost before it became a member is no loss.
 func (g group) keepsQuorum(c choice) error {
-	if g.base.Role != record.Server || len(c.keep) == 0 || len(c.lost)+len(c.surplus) == 0 {
+	if g.base.Role != record.Server {
 		return nil
 	}
+	if len(c.keep) == 0 {
+		if len(c.surplus) > 0 && len(c.held) > 0 {
+			return fmt.Errorf("of the servers only %s would be left, and nothing can be said of it: its hypervisor does not answer, or its record cannot be read",
+				strings.Join(namesOf(c.held), ", "))
+		}
+		return nil
+	}
+	lost := slices.DeleteFunc(slices.Clone(c.lost), func(n NodeStatus) bool { return g.members != nil && !g.members[n.Name] })
 	there := len(c.keep) + len(c.surplus) + len(c.held)
-	members := there + len(c.lost)
+	members := there + len(lost)
 	if 2*there > members {
 		return nil
 	}
 	return &Failure{
-		Err:    fmt.Errorf("%d of %d servers are gone (%s): %w", len(c.lost), members, strings.Join(namesOf(c.lost), ", "), ErrNoQuorum),
+		Err:    fmt.Errorf("%d of %d servers are gone (%s): %w", len(lost), members, strings.Join(namesOf(lost), ", "), ErrNoQuorum),
 		Cause:  "etcd takes no change, and the Kubernetes API does not answer, while half of its members or more are missing.",
 		Remedy: "bring one of the missing VMs back with its disk. If they are lost for good, replace the cluster (terraform apply -replace=ADDRESS), which begins with an empty data store, or reset etcd by hand on a server that is left (k3s server --cluster-reset).",
 	}

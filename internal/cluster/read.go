@@ -103,11 +103,13 @@ func (e *Engine) locate(ctx context.Context, servers []machine.Machine, nodes No
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, m := range servers {
-		n := nodes[m.Name]
-		if m.Power != machine.Running || m.Record.Phase != record.Joined || n.State == NodeReady {
-			continue
-		}
 		wg.Go(func() {
+			mu.Lock()
+			n := nodes[m.Name]
+			mu.Unlock()
+			if m.Power != machine.Running || m.Record.Phase != record.Joined || n.State == NodeReady {
+				return
+			}
 			addresses, err := e.fleet.Guest(m).Addresses(ctx, m.MAC)
 			if err != nil || len(addresses) == 0 || slices.Contains(addresses, n.IP) {
 				return

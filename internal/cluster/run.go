@@ -27,8 +27,9 @@ type run struct {
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
 	machines []machine.Machine
-	// up holds the UUIDs of the nodes that were seen Ready, over those of the VMs that were removed to the end.
-	up, over map[string]bool
+	// up holds the UUIDs of the nodes that were seen Ready, over those of the VMs that were removed to the end, restarted
+	// those of nodes that had joined before they were started.
+	up, over, restarted map[string]bool
 	// addresses maps an address to the node that has it.
 	addresses map[string]string
 
@@ -78,7 +79,7 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 		tflog.Warn(ctx, "node failed, replacing it once", r.fields(old, map[string]any{"error": err.Error()}))
 		last := []Action{Delete}
 		if slices.Contains(lane.Actions, Leave) {
-			last = []Action{Stop, Leave, Forget, Delete} // It may have become a member of etcd.
+			last = farewell(old.Record.Role) // It may have become a member of etcd.
 		}
 		if err := r.lane(ctx, Lane{old, last}); err != nil {
 			return nodeError(old.Name, old.Hypervisor, err)
@@ -91,9 +92,13 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 	}
 }
 
-// present returns a machine as it is by now: an earlier stage may have replaced it.
+// present returns a machine as it is by now: an earlier stage may have changed or replaced it.
 func (r *run) present(m machine.Machine) machine.Machine {
-	for _, p := range r.all() {
+	all := r.all()
+	if i := slices.IndexFunc(all, func(p machine.Machine) bool { return p.UUID == m.UUID }); i >= 0 {
+		return all[i]
+	}
+	for _, p := range all {
 		if p.Name == m.Name && p.Record.ClusterID == m.Record.ClusterID && p.Record.Phase == record.Creating && m.Record.Phase == record.Creating {
 			return p
 		}
@@ -170,6 +175,9 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		if err := fleet.Start(ctx, *m); err != nil {
 			return err
 		}
+		if m.Record.Phase == record.Joined {
+			mark(&r.mu, &r.restarted, m.UUID)
+		}
 		m.Power = machine.Running
 		r.put(*m)
 		return nil
@@ -180,7 +188,7 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 	case Bootstrap:
 		return r.awaitBootstrap(ctx, *m, lane.waits())
 	case Ready:
-		err := r.awaitReady(ctx, *m, slices.Contains(lane.Actions, Start) && !slices.Contains(lane.Actions, Define))
+		err := r.awaitReady(ctx, *m)
 		if err == nil {
 			mark(&r.mu, &r.up, m.UUID)
 		}

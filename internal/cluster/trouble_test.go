@@ -263,6 +263,20 @@ func TestSilentHypervisorIsRespected(t *testing.T) {
 	}
 }
 
+// An agent whose record cannot be read keeps its cluster from being deleted.
+func TestUnreadableAgentIsRespected(t *testing.T) {
+	w := newWorld(t, "a")
+	e, s, p := up(t, w, 1)
+	w.unreadable = map[string]error{p.Nodes["c-w-1"].UUID: record.ErrNewer}
+	if err := firstError(e.DeleteCluster(background, s.Spec, s.Nodes, quick)); err == nil || !strings.Contains(err.Error(), "still has the agents c-w-1") {
+		t.Errorf("got %v", err)
+	}
+	w.apiDown = errors.New("connection refused")
+	if err := firstError(e.DeleteCluster(background, s.Spec, s.Nodes, quick)); !errors.Is(err, record.ErrNewer) || w.names() != "c-cp-1 c-w-1" {
+		t.Errorf("without an API: %v, VMs %s", err, w.names())
+	}
+}
+
 // A restart of the hypervisor's daemon does not end a wait.
 func TestTransient(t *testing.T) {
 	for err, want := range map[error]bool{

@@ -142,7 +142,10 @@ func (r *run) awaitBootstrap(ctx context.Context, m machine.Machine, prepared bo
 
 // awaitReady waits until the node is Ready at the wanted version. Of a VM that was restarted the API still tells what it
 // was before, so its Node counts only once it speaks of the guest's present boot.
-func (r *run) awaitReady(ctx context.Context, m machine.Machine, restarted bool) error {
+func (r *run) awaitReady(ctx context.Context, m machine.Machine) error {
+	r.mu.Lock()
+	restarted := r.restarted[m.UUID]
+	r.mu.Unlock()
 	wctx, cancel := within(ctx, r.waits.Ready)
 	defer cancel()
 	var last error
