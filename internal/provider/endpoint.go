@@ -28,8 +28,9 @@ func endpointForm() form {
 	}}
 }
 
-// certificateName is a DNS name as a certificate holds it.
-var certificateName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
+// certificateName is a DNS name as a certificate holds it. Its last part is no number: what ends in one is an address
+// (https://www.rfc-editor.org/rfc/rfc3696#section-2).
+var certificateName = regexp.MustCompile(`^(?i:[a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*(?i:[a-z0-9-]*[a-z][a-z0-9-]*[a-z0-9]|[a-z0-9]*[a-z])$`)
 
 // sanForm is that of a name or address in the certificate of the API.
 //

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -108,7 +107,7 @@ func placementOfServers() schema.SingleNestedAttribute {
 		Optional: true, Computed: true,
 		MarkdownDescription: "With the strategy `auto`: `required` puts each server on a hypervisor of its own, `preferred` puts as few as possible on one. " +
 			"Default `required`. " + inPlace,
-		Validators:    []validator.String{stringvalidator.OneOf(string(record.Required), string(record.Preferred))},
+		Validators:    []validator.String{oneOf("anti_affinity", string(record.Required), string(record.Preferred))},
 		PlanModifiers: []planmodifier.String{antiAffinityDefault{}},
 	}
 	a.Validators = append(a.Validators, quorumRule{})
@@ -129,7 +128,7 @@ func placementAttribute(of string, def record.Placement, objectTypes map[string]
 			"strategy": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(string(def.Strategy)),
 				MarkdownDescription: "`auto`: each on the schedulable hypervisor that it loads the least. `manual`: where `hosts` says. Default `auto`. " + inPlace,
-				Validators:          []validator.String{stringvalidator.OneOf(string(record.Auto), string(record.Manual))},
+				Validators:          []validator.String{oneOf("strategy", string(record.Auto), string(record.Manual))},
 			},
 			"hosts": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
@@ -243,6 +242,9 @@ func (quorumRule) ValidateObject(ctx context.Context, req validator.ObjectReques
 	if len(p.Hosts) == 1 {
 		p.Hosts = slices.Repeat(p.Hosts, servers)
 	}
+	if len(p.Hosts) != servers || slices.Contains(p.Hosts, "") {
+		return // Others tell what is wrong with the hosts.
+	}
 	load := map[string]int{}
 	for _, h := range p.Hosts {
 		load[h]++
@@ -250,7 +252,7 @@ func (quorumRule) ValidateObject(ctx context.Context, req validator.ObjectReques
 	for _, h := range slices.Sorted(maps.Keys(load)) {
 		if 2*load[h] > servers {
 			resp.Diagnostics.AddAttributeWarning(req.Path.AtName("hosts"), fmt.Sprintf("The control plane hangs on hypervisor %q", h), fmt.Sprintf(
-				"It holds %d of %d servers. While it is down the others are no majority, and the API of the cluster does not answer.", load[h], servers))
+				"It holds %d of %d servers. While it is down, most of the servers are, and the API of the cluster does not answer.", load[h], servers))
 		}
 	}
 }

@@ -74,7 +74,7 @@ func report(t task, problems []cluster.Problem, paths map[machine.Field]path.Pat
 		switch {
 		case errors.Is(p.Err, machine.ErrUnreachable):
 			diags.AddWarning(fmt.Sprintf("The plan of %s %q could not be checked against hypervisor %q", t.thing, t.name, p.Hypervisor),
-				paragraphs(cluster.Explain(err), "Whether its nodes can be made there is checked during the apply."))
+				paragraphs(cluster.Explain(err), "Whether its nodes can be made there is checked during the apply. A plan that was saved while it answered has to be made anew."))
 		case errors.Is(p.Err, cluster.ErrNoQuorum):
 			// An error would also end the plan that replaces the cluster, which may be the only way on.
 			diags.AddWarning(fmt.Sprintf("The servers of %s %q have no quorum", t.thing, t.name), paragraphs(cluster.Explain(err),

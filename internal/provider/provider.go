@@ -102,7 +102,7 @@ func hypervisorAttributes() map[string]schema.Attribute {
 			Optional: true,
 			MarkdownDescription: "`kvm`, or `qemu` for emulation, which is many times slower. " +
 				"Default: `kvm` where the hypervisor offers it.",
-			Validators: []validator.String{stringvalidator.OneOf("kvm", "qemu")},
+			Validators: []validator.String{oneOf("virt_type", "kvm", "qemu")},
 		},
 		"schedulable": schema.BoolAttribute{
 			Optional:            true,

@@ -93,6 +93,6 @@ func shapeAttributes(consequence string) map[string]schema.Attribute {
 		"storage_pool": text("libvirt storage pool for the disks, which must exist on every hypervisor that takes such nodes.",
 			def.StoragePool.ValueString(), stringvalidator.LengthAtLeast(1)),
 		"clone": text("How disks are made: `overlay` is a qcow2 file over the template that holds only what differs, `full` is a copy that depends on nothing.",
-			def.Clone.ValueString(), stringvalidator.OneOf(string(record.Overlay), string(record.Full))),
+			def.Clone.ValueString(), oneOf("clone", string(record.Overlay), string(record.Full))),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,17 @@ func (f form) ValidateString(_ context.Context, req validator.StringRequest, res
 		value = ""
 	}
 	task{"use", f.thing, value}.failAt(&resp.Diagnostics, req.Path, err)
+}
+
+// oneOf is the form of an attribute that takes a few words.
+func oneOf(attribute string, words ...string) form {
+	rule := strings.Join(words, " or ")
+	return form{thing: attribute, rule: rule, check: func(s string) error {
+		if !slices.Contains(words, s) {
+			return errors.New("it has to be " + rule)
+		}
+		return nil
+	}}
 }
 
 // hypervisorName is a name that can stand in messages and in the state unquoted.
