@@ -21,15 +21,28 @@ const (
 
 // BenchmarkRefresh is what the engine does while Terraform refreshes a cluster and its node pools, in a process of its own
 // and side by side. The state knows the nodes, so that only a few of their records are read.
-func BenchmarkRefresh(b *testing.B) {
-	measure(b, func(ctx context.Context, w *world) error {
-		e := w.engine()
-		return w.each(ctx,
-			func(ctx context.Context) (cluster.State, error) { return e.ReadCluster(ctx, w.spec, w.servers) },
-			func(ctx context.Context, i int) (cluster.PoolState, error) {
-				return e.ReadPool(ctx, w.specs[i], w.agents[i])
-			})
-	})
+func BenchmarkRefresh(b *testing.B) { measure(b, refresh) }
+
+func refresh(ctx context.Context, w *world) error {
+	e := w.engine()
+	return w.each(ctx,
+		func(ctx context.Context) (cluster.State, error) { return e.ReadCluster(ctx, w.spec, w.servers) },
+		func(ctx context.Context, i int) (cluster.PoolState, error) {
+			return e.ReadPool(ctx, w.specs[i], w.agents[i])
+		})
+}
+
+// What a refresh costs does not grow with the number of nodes: one survey, and no more records than there are servers.
+func TestRefreshCost(t *testing.T) {
+	for _, nodes := range scales[:2] {
+		w := newWorld(t, nodes)
+		if err := refresh(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if n, m := w.surveys.Load(), w.records.Load(); n != 1 || m > servers {
+			t.Errorf("with %d nodes: %d surveys and %d records", nodes, n, m)
+		}
+	}
 }
 
 // BenchmarkImport is the same for an import, which begins with no more than names: every record is read.

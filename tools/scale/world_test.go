@@ -42,7 +42,7 @@ type world struct {
 	nodes      []cluster.Node
 }
 
-func newWorld(b *testing.B, nodes int) *world {
+func newWorld(b testing.TB, nodes int) *world {
 	b.Helper()
 	shape := record.Shape{VCPUs: 4, MemoryMiB: 16384, DiskGiB: 80, StoragePool: "vms", Clone: record.Overlay}
 	w := &world{
@@ -90,7 +90,7 @@ func newWorld(b *testing.B, nodes int) *world {
 func hypervisorName(i int) string { return fmt.Sprintf("hv-%d", i%hypervisors) }
 
 // domain is the definition of a node, which the test driver starts.
-func domain(b *testing.B, n cluster.NodeStatus, r record.Record) string {
+func domain(b testing.TB, n cluster.NodeStatus, r record.Record) string {
 	b.Helper()
 	for _, volume := range []string{machine.RootVolume(n.Name, n.UUID), machine.SeedVolume(n.Name, n.UUID)} {
 		r.Volumes = append(r.Volumes, record.Volume{Pool: r.Shape.StoragePool, Name: volume})
@@ -140,16 +140,18 @@ func (g guest) Addresses(context.Context, string) ([]string, error) {
 
 func (g guest) ReadFile(context.Context, string) ([]byte, error) { return g.kubeconfig, nil }
 
-// kube is an API that lists the nodes.
+// kube is an API that is ready and lists the nodes.
 type kube struct {
 	cluster.Kube
 	nodes []cluster.Node
 }
 
+func (kube) Ready(context.Context) error { return nil }
+
 func (k kube) Nodes(context.Context) ([]cluster.Node, error) { return k.nodes, nil }
 
 // kubeconfig is one as k3s writes it.
-func kubeconfig(b *testing.B) []byte {
+func kubeconfig(b testing.TB) []byte {
 	b.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
