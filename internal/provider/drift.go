@@ -51,10 +51,7 @@ func drift(nodes cluster.Nodes, was, want int) []string {
 	if have == was {
 		return lines
 	}
-	count := fmt.Sprintf("there are %d nodes of %d: ", have, was)
-	if have > was {
-		count = fmt.Sprintf("there are %d nodes in place of %d: ", have, was)
-	}
+	count := fmt.Sprintf("the number of nodes is %d instead of %d: ", have, was)
 	switch {
 	case have < want:
 		count += "the rest is made"

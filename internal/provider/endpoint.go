@@ -21,16 +21,31 @@ func endpointForm() form {
 		if host, _, _ := strings.Cut(rest, "/"); host != s {
 			return fmt.Errorf("%q is a URL; write host and port alone: %q", s, host)
 		}
-		if _, _, err := k3s.ServerURL(s); err != nil {
+		_, host, err := k3s.ServerURL(s)
+		if err == nil && !certifiable(host) {
+			err = fmt.Errorf("%q is neither a host name nor an IP address", s)
+		}
+		if err != nil {
 			return fmt.Errorf(`%w; the form is host[:port], such as "k8s.example" or "192.0.2.10:6443", with an IPv6 address in brackets before a port: "[2001:db8::10]:6443"`, err)
 		}
 		return nil
 	}}
 }
 
-// certificateName is a DNS name as a certificate holds it. Its last part is no number: what ends in one is an address
-// (https://www.rfc-editor.org/rfc/rfc3696#section-2).
-var certificateName = regexp.MustCompile(`^(?i:[a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*(?i:[a-z0-9-]*[a-z][a-z0-9-]*[a-z0-9]|[a-z0-9]*[a-z])$`)
+// dnsLabels are parts with dots between them, and lastNumber is a number as the last of them, which no DNS name has
+// (https://www.rfc-editor.org/rfc/rfc3696#section-2): that is an address with a slip.
+var (
+	dnsLabels  = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?$`)
+	lastNumber = regexp.MustCompile(`(^|\.)[0-9]+$`)
+)
+
+// certifiable reports whether a certificate can name the host.
+func certifiable(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return dnsLabels.MatchString(host) && !lastNumber.MatchString(host)
+}
 
 // sanForm is that of a name or address in the certificate of the API.
 //
@@ -54,7 +69,7 @@ func sanForm() form {
 			return errors.New("it holds several names; give each as an element of its own")
 		case err == nil:
 			return fmt.Errorf("a certificate names no ports; write %q", host)
-		case !certificateName.MatchString(s):
+		case !certifiable(s):
 			return errors.New(`it is neither a DNS name nor an IP address, such as "k8s.example", "192.0.2.10" or "2001:db8::10"`)
 		}
 		return nil

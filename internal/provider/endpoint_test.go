@@ -23,6 +23,8 @@ func TestEndpointForm(t *testing.T) {
 		"k8s example":               "the form is host[:port]",
 		"*.example":                 "the form is host[:port]",
 		"fe80::1%eth0":              "the form is host[:port]",
+		"192.0.2.300:6443":          "the form is host[:port]",
+		"k8s..example":              "the form is host[:port]",
 		"localhost":                 "another machine to everyone",
 		"127.0.0.1:6443":            "another machine to everyone",
 		"":                          "the form is host[:port]",
@@ -38,6 +40,7 @@ func TestCertificateNameForm(t *testing.T) {
 	for name, want := range map[string]string{
 		"k8s.example":  "",
 		"k8s":          "",
+		"k8s.1st":      "",
 		"192.0.2.10":   "",
 		"2001:db8::10": "",
 
@@ -50,6 +53,8 @@ func TestCertificateNameForm(t *testing.T) {
 		"https://k8s.example": "write its host alone",
 		"a.example,b.example": "an element of its own",
 		"k8s example":         "neither a DNS name nor an IP address",
+		"192.0.2.300":         "neither a DNS name nor an IP address",
+		"k8s..example":        "neither a DNS name nor an IP address",
 		"":                    "neither a DNS name nor an IP address",
 	} {
 		err := sanForm().check(name)

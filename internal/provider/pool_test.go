@@ -209,8 +209,8 @@ func TestDriftTellsTheFateOfNodes(t *testing.T) {
 		"two missing, one less":   {some(r, m, m), 3, 2, []string{"2 is missing: " + anew, "3 is missing: " + gone}},
 		"missing hides a surplus": {some(m, s, r), 3, 2, []string{"1 is missing: " + gone, "2 is stopped: " + started}},
 		"tenth after second":      {some(r, s, r, r, r, r, r, r, r, s), 10, 9, []string{"10 is stopped: " + removed, "2 is stopped: " + started}},
-		"lacking":                 {some(r, r), 3, 3, []string{"there are 2 nodes of 3: the rest is made"}},
-		"lacking, and enough now": {some(r, r), 3, 2, []string{"there are 2 nodes of 3: as many as are wanted now"}},
+		"lacking":                 {some(r, r), 3, 3, []string{"the number of nodes is 2 instead of 3: the rest is made"}},
+		"lacking, and enough now": {some(r, r), 3, 2, []string{"the number of nodes is 2 instead of 3: as many as are wanted now"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := drift(tt.nodes, tt.was, tt.want)
@@ -231,8 +231,8 @@ func TestPoolDrift(t *testing.T) {
 	}{
 		"missing":   {but(workers(3), "prod-workers-2", cluster.NodeMissing), []string{`Node pool "workers" has drifted`, "prod-workers-2", `"default" is missing`}},
 		"stopped":   {but(workers(3), "prod-workers-2", cluster.NodeStopped), []string{"prod-workers-2", "is stopped"}},
-		"lacking":   {workers(2), []string{"2 nodes of 3"}},
-		"surplus":   {workers(4), []string{"4 nodes in place of 3"}},
+		"lacking":   {workers(2), []string{"2 instead of 3"}},
+		"surplus":   {workers(4), []string{"4 instead of 3"}},
 		"not ready": {but(workers(3), "prod-workers-2", cluster.NodeNotReady), nil},
 		"unknown":   {but(workers(3), "prod-workers-2", cluster.NodeUnknown), nil},
 	} {
@@ -265,7 +265,7 @@ func TestPoolCreateFails(t *testing.T) {
 	}
 	w.engine.err, w.engine.nodes = nil, nil
 	p = w.plan(poolType, state, poolConfig())
-	wantDiags(t, p.diags, "2 nodes of 3")
+	wantDiags(t, p.diags, "2 instead of 3")
 	state, diags = w.apply(poolType, state, poolConfig(), p)
 	wantDiags(t, diags)
 	if len(w.engine.lastPrior) != 2 || len(nodeNames(state)) != 3 {
@@ -295,7 +295,7 @@ func TestPoolUpdateFails(t *testing.T) {
 	if len(nodeNames(state)) != 4 {
 		t.Errorf("the state has %v", nodeNames(state))
 	}
-	wantDiags(t, w.plan(poolType, state, config).diags, "4 nodes of 5")
+	wantDiags(t, w.plan(poolType, state, config).diags, "4 instead of 5")
 	reverted := w.plan(poolType, state, poolConfig())
 	if reverted.action(state) != "update" {
 		t.Errorf("back to 3 nodes: the plan is %s", reverted.action(state))

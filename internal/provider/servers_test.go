@@ -59,9 +59,9 @@ func TestServersUpdateFails(t *testing.T) {
 	wantDiags(t, diags, `Unable to update cluster "prod"`, "kept in the state")
 	wantState(t, state, object{"assignment": object{"cp-1": "hv-a", "cp-2": "hv-b"}})
 	w.engine.err, w.engine.nodes = nil, nil
-	wantDiags(t, w.plan(clusterType, state, three).diags, "2 nodes in place of 1: the rest is made")
+	wantDiags(t, w.plan(clusterType, state, three).diags, "2 instead of 1: the rest is made")
 	back := w.plan(clusterType, state, clusterConfig())
-	wantDiags(t, back.diags, "2 nodes in place of 1: the surplus is removed")
+	wantDiags(t, back.diags, "2 instead of 1: the surplus is removed")
 	wantState(t, back.state, object{"assignment": object{"cp-1": "hv-a"}})
 }
 

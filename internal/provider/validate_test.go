@@ -63,7 +63,7 @@ func TestValidateResources(t *testing.T) {
 		"no memory": {clusterType, with(clusterConfig(), object{"control_plane": object{"memory_gib": 0}}),
 			[]string{"error at control_plane.memory_gib: "}},
 		"unknown clone": {clusterType, with(clusterConfig(), object{"control_plane": object{"clone": "linked"}}),
-			[]string{"error at control_plane.clone: ", "overlay"}},
+			[]string{`error at control_plane.clone: Unable to use clone "linked"`, "It has to be overlay or full."}},
 		"private key": {clusterType, with(clusterConfig(), object{"ssh_authorized_keys": []any{"-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n"}}),
 			[]string{"error at ssh_authorized_keys.0: Unable to use SSH key\n", "private key"}},
 		"two keys in one": {clusterType, with(clusterConfig(), object{"ssh_authorized_keys": []any{sshKey + sshKey}}),
