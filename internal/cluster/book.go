@@ -25,7 +25,7 @@ type book struct {
 	promised map[groupKey]promise
 	// made are the VMs that this process defined, by UUID, removed those that it deleted.
 	made    map[string]groupKey
-	removed []ghost
+	removed []machine.Machine
 	// strangers counts the groups whose cluster is not known yet.
 	strangers int
 }
@@ -45,12 +45,6 @@ type promise struct {
 	instead bool
 }
 
-// ghost is a VM that this process removed.
-type ghost struct {
-	machine machine.Machine
-	size    placement.Size
-}
-
 func newBook() book {
 	return book{promised: map[groupKey]promise{}, made: map[string]groupKey{}}
 }
@@ -59,6 +53,12 @@ func keyOf(r record.Record) groupKey { return groupKey{r.ClusterName, r.Pool} }
 
 func sizeOf(s record.Shape) placement.Size {
 	return placement.Size{VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB, DiskMiB: s.DiskGiB << 10}
+}
+
+// atWork is a size without the disk, which counts against a store.
+func atWork(s placement.Size) placement.Size {
+	s.DiskMiB = 0
+	return s
 }
 
 // madeVM and removedVM keep account of what this process does.
@@ -75,7 +75,7 @@ func (b *book) removedVM(m machine.Machine) {
 		delete(b.made, m.UUID) // It was not there when the run was planned.
 		return
 	}
-	b.removed = append(b.removed, ghost{m, sizeOf(m.Record.Shape)})
+	b.removed = append(b.removed, m)
 }
 
 // settle forgets a promise that was kept, or is not needed.
@@ -144,13 +144,20 @@ func (b *book) promise(g group, c choice, o machine.Observation, fit map[string]
 	}
 	alone, err := placement.Place(r)
 	sure = err == nil && maps.Equal(found, alone) && !k.ambiguous()
-	p := promise{size: sizeOf(g.base.Shape), hosts: Assignment{}, stores: map[string]string{}, settings: g.base.Cluster, instead: instead}
+	p := g.promise(found, fit)
+	p.settings, p.instead = g.base.Cluster, instead
+	b.promised[k] = p
+	return p.hosts, sure, nil
+}
+
+// promise writes down the places that were found for a group's new nodes.
+func (g group) promise(found map[int]string, fit map[string]machine.Site) promise {
+	p := promise{size: sizeOf(g.base.Shape), hosts: Assignment{}, stores: map[string]string{}}
 	for ordinal, host := range found {
 		p.hosts[record.ShortName(g.base.Pool, ordinal)] = host
 		p.stores[host] = fit[host].Store
 	}
-	b.promised[k] = p
-	return p.hosts, sure, nil
+	return p
 }
 
 // take finds places for the new nodes of a group that is about to be made: those that a plan promised, or else, as
@@ -162,17 +169,13 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 	r := g.request(c, o, fit, b.accountFor(k, g.base.ClusterID, false, c.going(), o))
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
-		h.Used, h.Held = placement.Size{VCPUs: h.Used.VCPUs + h.Held.VCPUs, MemoryMiB: h.Used.MemoryMiB + h.Held.MemoryMiB}, placement.Size{}
+		h.Used, h.Held = h.Used.Plus(h.Held), placement.Size{}
 	}
 	found, err := placement.Place(r)
 	if err != nil {
 		return nil, err
 	}
-	p := promise{size: sizeOf(g.base.Shape), hosts: Assignment{}, stores: map[string]string{}}
-	for ordinal, host := range found {
-		p.hosts[record.ShortName(g.base.Pool, ordinal)] = host
-		p.stores[host] = fit[host].Store
-	}
+	p := g.promise(found, fit)
 	b.promised[k] = p
 	return p.hosts, nil
 }
@@ -234,22 +237,20 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[str
 			}
 		}
 	}
-	for _, g := range b.removed {
-		r := g.machine.Record
-		if standing[g.machine.UUID] || r.ClusterName == k.cluster && (r.Pool == k.pool || r.ClusterID != clusterID) {
+	for _, m := range b.removed {
+		r := m.Record
+		if standing[m.UUID] || r.ClusterName == k.cluster && (r.Pool == k.pool || r.ClusterID != clusterID) {
 			continue // A survey from before it went has it still.
 		}
-		g.size.DiskMiB = 0
-		add(a.used, g.machine.Hypervisor, g.size)
+		add(a.used, m.Hypervisor, atWork(sizeOf(r.Shape)))
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(b.promised), groupKey.compare) {
-		p := b.promised[key]
+	for key, p := range b.promised {
 		if key == k {
 			continue
 		}
 		for short, host := range p.hosts {
 			a.stores[p.stores[host]] += p.size.DiskMiB
-			size := placement.Size{VCPUs: p.size.VCPUs, MemoryMiB: p.size.MemoryMiB}
+			size := atWork(p.size)
 			place := host + "/" + key.cluster + "-" + short
 			switch {
 			case kept[place]:
@@ -264,20 +265,4 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[str
 	return a
 }
 
-func (k groupKey) compare(o groupKey) int {
-	switch {
-	case k.cluster != o.cluster && k.cluster < o.cluster, k.cluster == o.cluster && k.pool < o.pool:
-		return -1
-	case k == o:
-		return 0
-	}
-	return 1
-}
-
-func add(to map[string]placement.Size, host string, s placement.Size) {
-	t := to[host]
-	t.VCPUs += s.VCPUs
-	t.MemoryMiB += s.MemoryMiB
-	t.DiskMiB += s.DiskMiB
-	to[host] = t
-}
+func add(to map[string]placement.Size, host string, s placement.Size) { to[host] = to[host].Plus(s) }

@@ -99,10 +99,11 @@ func (e *Engine) review(ctx context.Context, g group, o machine.Observation, set
 	if err != nil {
 		return Review{}, err
 	}
-	if len(fit) == 0 || slices.ContainsFunc(problems, Problem.ends) || slices.ContainsFunc(problems, Problem.open) {
-		return Review{Problems: slices.DeleteFunc(problems, func(p Problem) bool {
-			return len(fit) > 0 && !p.ends() && !p.open()
-		})}, nil
+	if len(fit) == 0 {
+		return Review{Problems: problems}, nil
+	}
+	if open := slices.DeleteFunc(slices.Clone(problems), Problem.closed); len(open) > 0 {
+		return Review{Problems: open}, nil
 	}
 	places, sure, err := e.book.promise(g, c, o, fit)
 	if err != nil {
@@ -115,13 +116,8 @@ func (e *Engine) review(ctx context.Context, g group, o machine.Observation, set
 	return Review{Assignment: a}, nil
 }
 
-// ends reports whether a problem ends a plan although other hypervisors have none.
-func (p Problem) ends() bool {
-	return p.Field == machine.FieldName || p.Field == machine.FieldHosts
-}
-
-// open reports whether a problem is only that nobody could be asked.
-func (p Problem) open() bool { return errors.Is(p.Err, machine.ErrUnreachable) }
+// closed reports whether a problem is more than that nobody could be asked.
+func (p Problem) closed() bool { return !errors.Is(p.Err, machine.ErrUnreachable) }
 
 // placementProblem turns the end of a search for places into a problem. What keeps a hypervisor from being chosen at
 // all may be the true reason.

@@ -101,7 +101,7 @@ type group struct {
 type choice struct {
 	// keep stay, surplus go although nothing is wrong with them, and broken because their making did not come to an end.
 	keep, surplus, broken []machine.Machine
-	// held are the names of nodes that were not seen and may stand all the same; lost those that are gone.
+	// held are nodes that were not seen and may stand all the same; lost those that are gone.
 	held []NodeStatus
 	lost []NodeStatus
 	// stay is where the nodes stand that are kept or held.
@@ -319,7 +319,8 @@ func farewell(role record.Role) []Action {
 	return []Action{Stop, Forget, Delete}
 }
 
-// withheld lists the nodes that were not seen: those that may stand where nobody answered, and those that are lost. While a hypervisor is silent, a node that only the cluster's API knows may stand there too.
+// withheld lists the nodes that were not seen: those that may stand where nobody answered, and those that are lost. While
+// a hypervisor is silent, a node that only the cluster's API knows may stand there too.
 func (g group) withheld() (held, lost []NodeStatus) {
 	for _, name := range sortedKeys(g.prior) {
 		n := g.prior[name]

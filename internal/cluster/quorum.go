@@ -147,7 +147,7 @@ func spare(nodes []Node, name string) error {
 	case 2*ready > members:
 		return fmt.Errorf("%w: of the %d other servers only %d have a vote in etcd", errNotReady, members, voters)
 	case members == 0:
-		return fmt.Errorf("it is the last member of etcd: %w", ErrNoQuorum)
+		return &Failure{Err: fmt.Errorf("it is the last member of etcd: %w", ErrNoQuorum)}
 	}
 	return &Failure{
 		Err:    fmt.Errorf("etcd cannot go on without it: of the %d other servers only %d are Ready: %w", members, ready, ErrNoQuorum),

@@ -245,11 +245,9 @@ func (r *run) forget(ctx context.Context, m machine.Machine) error {
 
 // leave takes a server's member out of etcd, unless etcd could not go on without it.
 func (r *run) leave(ctx context.Context, m machine.Machine) error {
-	wctx, cancel := within(ctx, r.waits.Agent)
-	defer cancel()
-	var last error
-	err := poll(wctx, func(ctx context.Context) (out bool, err error) {
-		last = r.withAPI(ctx, func(k Kube) error {
+	err := r.insist(ctx, func(ctx context.Context) error {
+		out := false
+		err := r.withAPI(ctx, func(k Kube) error {
 			nodes, err := k.Nodes(ctx)
 			if err != nil {
 				return err
@@ -260,18 +258,11 @@ func (r *run) leave(ctx context.Context, m machine.Machine) error {
 			out, err = k.LeaveEtcd(ctx, m.Name)
 			return err
 		})
-		if errors.Is(last, ErrNoQuorum) {
-			return false, last
+		if err == nil && !out {
+			err = fmt.Errorf("waited %s, and etcd has not let it go", r.waits.Agent)
 		}
-		return out && last == nil, nil
+		return err
 	})
-	switch {
-	case err == nil, errors.Is(err, ErrNoQuorum):
-	case errors.Is(err, errWait) && last != nil:
-		err = last
-	case errors.Is(err, errWait):
-		err = fmt.Errorf("waited %s, and etcd has not let it go", r.waits.Agent)
-	}
 	if err != nil {
 		return fmt.Errorf("take it out of etcd: %w", err)
 	}
@@ -279,7 +270,7 @@ func (r *run) leave(ctx context.Context, m machine.Machine) error {
 }
 
 // insist repeats what a moment's trouble of the API or a guest agent may have foiled, for as long as an agent is waited
-// for, and returns the last error.
+// for, and returns the last error. A Failure ends it at once: its cause is known, and is no moment's trouble.
 func (r *run) insist(ctx context.Context, do func(context.Context) error) error {
 	wctx, cancel := within(ctx, r.waits.Agent)
 	defer cancel()
@@ -287,6 +278,10 @@ func (r *run) insist(ctx context.Context, do func(context.Context) error) error 
 	err := poll(wctx, func(ctx context.Context) (bool, error) {
 		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil {
 			last = err
+		}
+		var f *Failure
+		if errors.As(last, &f) {
+			return false, last
 		}
 		return last == nil, nil
 	})
@@ -307,8 +302,16 @@ func (r *run) seal(ctx context.Context, m *machine.Machine) error {
 	}
 	rec := m.Record
 	rec.Phase = record.Joined
-	if err := r.engine.fleet.SetRecord(ctx, *m, rec); err != nil {
+	if err := r.setRecord(ctx, m, rec); err != nil {
 		return fmt.Errorf("record that the node has joined: %w", err)
+	}
+	return nil
+}
+
+// setRecord replaces a VM's record.
+func (r *run) setRecord(ctx context.Context, m *machine.Machine, rec record.Record) error {
+	if err := r.engine.fleet.SetRecord(ctx, *m, rec); err != nil {
+		return err
 	}
 	m.Record = rec
 	r.put(*m)
@@ -337,11 +340,9 @@ func (r *run) configure(ctx context.Context, m *machine.Machine) error {
 	rec := m.Record
 	settings := r.settings
 	rec.Cluster = &settings
-	if err := r.engine.fleet.SetRecord(ctx, *m, rec); err != nil {
+	if err := r.setRecord(ctx, m, rec); err != nil {
 		return fmt.Errorf("record its settings: %w", err)
 	}
-	m.Record = rec
-	r.put(*m)
 	return nil
 }
 

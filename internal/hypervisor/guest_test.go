@@ -97,16 +97,3 @@ func TestLibvirtdGuest(t *testing.T) {
 		t.Errorf("stopped, it is %s", got.Power)
 	}
 }
-
-// await looks until what is done, or the time of a boot has passed.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	began := time.Now()
-	for !done() {
-		if time.Since(began) > bootTime {
-			t.Fatalf("no %s within %s", what, bootTime)
-		}
-		time.Sleep(time.Second)
-	}
-	t.Logf("%s after %s", what, time.Since(began).Round(time.Second))
-}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
@@ -98,4 +99,17 @@ func wantError(t *testing.T, err, target error, words ...string) {
 			t.Errorf("error %q does not mention %q", err, w)
 		}
 	}
+}
+
+// await looks until what is done, or the time of a boot has passed.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !done() {
+		if time.Since(began) > bootTime {
+			t.Fatalf("no %s within %s", what, bootTime)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%s after %s", what, time.Since(began).Round(time.Second))
 }

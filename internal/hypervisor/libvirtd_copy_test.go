@@ -211,9 +211,7 @@ func TestLibvirtdCopy(t *testing.T) {
 	if got := w.source.count()[procVolDownload]; got != 1 {
 		t.Errorf("the template was copied %d times", got)
 	}
-	for w.source.connections() > 1 || w.target.connections() > 1 { // those of the copy are closed
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "end of the copy's connections", func() bool { return w.source.connections() <= 1 && w.target.connections() <= 1 })
 	if got := w.wantContent(t, key.data(1)); got.Target.Format.Type != "qcow2" || got.Capacity.Value != gib || got.BackingStore != nil {
 		t.Errorf("the copy is %+v with capacity %+v", got.Target, got.Capacity)
 	}
@@ -306,9 +304,7 @@ func TestLibvirtdCopyIsOvertaken(t *testing.T) {
 	w.source.stop(contentSize/2, release)
 	done := make(chan error, 1)
 	go func() { done <- clone(t.Context(), w.far, slow) }()
-	for len(w.cached(t)) == 0 && len(done) == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "begin of the copy", func() bool { return len(w.cached(t)) > 0 || len(done) > 0 })
 	must(t, clone(t.Context(), other, fast))
 	close(release)
 	must(t, <-done)
@@ -324,15 +320,11 @@ func TestLibvirtdCopyIsCancelled(t *testing.T) {
 	w.source.stop(contentSize/2, release)
 	done := make(chan error, 1)
 	go func() { done <- clone(ctx, w.far, s) }()
-	for len(w.cached(t)) == 0 && len(done) == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "begin of the copy", func() bool { return len(w.cached(t)) > 0 || len(done) > 0 })
 	cancel() // nothing comes from the hypervisor any more, and still
 	wantError(t, <-done, context.Canceled, "make the root disk")
 	close(release)
-	for len(w.cached(t)) > 0 { // it is removed as soon as the hypervisor answers
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "removal of the copy, once the hypervisor answers", func() bool { return len(w.cached(t)) == 0 })
 	w.source.stop(0, nil)
 	must(t, clone(t.Context(), w.far, s))
 	w.wantCopies(t, 1)
@@ -372,9 +364,7 @@ func TestLibvirtdTemplateChangesUnderTheCopy(t *testing.T) {
 	w.source.stop(contentSize/2, release)
 	done := make(chan error, 1)
 	go func() { done <- w.far.CloneDisk(t.Context(), s) }()
-	for len(w.cached(t)) == 0 && len(done) == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "begin of the copy", func() bool { return len(w.cached(t)) > 0 || len(done) > 0 })
 	during := w.templateOf(t, s)
 	w.change(t)
 	w.source.stop(0, nil)

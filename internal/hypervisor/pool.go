@@ -159,14 +159,7 @@ func (h *host) whileBusy(ctx context.Context, work func() error) error {
 		if !busy(err) {
 			return err
 		}
-		h.aside(ctx, func() {
-			timer := time.NewTimer(pause)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-		})
+		h.aside(ctx, func() { _ = sleep(ctx, pause) })
 		if ended := context.Cause(ctx); ended != nil {
 			return fmt.Errorf("%w: %w", ended, plain(err))
 		}

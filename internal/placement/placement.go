@@ -14,6 +14,11 @@ type Size struct {
 	DiskMiB   int
 }
 
+// Plus is what two together take.
+func (s Size) Plus(o Size) Size {
+	return Size{VCPUs: s.VCPUs + o.VCPUs, MemoryMiB: s.MemoryMiB + o.MemoryMiB, DiskMiB: s.DiskMiB + o.DiskMiB}
+}
+
 // Host is a hypervisor that can take nodes of the group. All amounts are of what may be handed out, with overcommit
 // counted in.
 type Host struct {
