@@ -31,7 +31,23 @@ type UserData struct {
 	Commands [][]string
 	// SSHAuthorizedKeys may log in as the default user of the image.
 	SSHAuthorizedKeys []string
+	// Disks are made and mounted before Commands run.
+	Disks []Disk
+	// Extra is the user's own cloud-config, which is merged into this one; see CheckExtra.
+	Extra []byte
 }
+
+// Disk is a disk that gets an ext4 file system where it has none yet. When it has grown, its file system grows with the next
+// mount.
+type Disk struct {
+	// Serial is the serial number that the VM's definition gives to the virtio disk.
+	Serial string
+	// MountPath is where it is mounted, also at every later boot.
+	MountPath string
+}
+
+// device is where udev shows the disk.
+func (d Disk) device() string { return "/dev/disk/by-id/virtio-" + d.Serial }
 
 // File is a file that is written as root's.
 type File struct {
@@ -56,8 +72,19 @@ type document struct {
 	// An RSA key takes long to make where the processor is emulated, and no client needs one.
 	SSHGenKeyTypes    []text   `yaml:"ssh_genkeytypes"`
 	SSHAuthorizedKeys []text   `yaml:"ssh_authorized_keys,omitempty"`
+	FileSystems       []system `yaml:"fs_setup,omitempty"`
+	Mounts            [][]text `yaml:"mounts,omitempty"`
 	WriteFiles        []entry  `yaml:"write_files,omitempty"`
 	RunCmd            [][]text `yaml:"runcmd,omitempty"`
+}
+
+// system is a file system in a cloud-config, on a whole disk.
+type system struct {
+	Label      text `yaml:"label"`
+	FileSystem text `yaml:"filesystem"`
+	Device     text `yaml:"device"`
+	Partition  text `yaml:"partition"`
+	Overwrite  bool `yaml:"overwrite"`
 }
 
 // entry is a file in a cloud-config.
@@ -72,7 +99,7 @@ type entry struct {
 func (u UserData) Encode() ([]byte, error) {
 	switch {
 	case u.Hostname != "":
-	case len(u.Files)+len(u.Commands)+len(u.SSHAuthorizedKeys) == 0:
+	case len(u.Files)+len(u.Commands)+len(u.SSHAuthorizedKeys)+len(u.Disks)+len(u.Extra) == 0:
 		return []byte(blank), nil
 	default:
 		return nil, errors.New("encode user-data: no hostname")
@@ -90,6 +117,14 @@ func (u UserData) Encode() ([]byte, error) {
 		}
 		d.WriteFiles = append(d.WriteFiles, f.entry())
 	}
+	for _, disk := range u.Disks {
+		if !path.IsAbs(disk.MountPath) || disk.Serial == "" {
+			return nil, fmt.Errorf("encode user-data: the disk %q needs a serial number and an absolute path, not %q", disk.Serial, disk.MountPath)
+		}
+		d.FileSystems = append(d.FileSystems, system{Label: "data", FileSystem: "ext4", Device: text(disk.device()), Partition: "none"})
+		// Without the disk the node boots all the same, so that one can look at it; k3s is told to wait for it by nobody.
+		d.Mounts = append(d.Mounts, texts([]string{disk.device(), disk.MountPath, "ext4", "defaults,nofail,x-systemd.growfs", "0", "2"}))
+	}
 	for _, c := range u.Commands {
 		if len(c) == 0 {
 			return nil, errors.New("encode user-data: an empty command")
@@ -99,6 +134,9 @@ func (u UserData) Encode() ([]byte, error) {
 	b, err := encode(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode user-data: %w", err)
+	}
+	if b, err = merge(b, u.Extra); err != nil {
+		return nil, err
 	}
 	return append([]byte(header), b...), nil
 }

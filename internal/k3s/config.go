@@ -3,6 +3,8 @@ package k3s
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -92,6 +94,10 @@ type AgentConfig struct {
 	ServerURL string
 	// Token is the cluster's token as a server wrote it (ParseToken).
 	Token string
+	// Labels and Taints, each "key=value:effect", are what the node registers with, so that no pod comes before its taints;
+	// later they change nothing. Labels that a kubelet may not give itself are left out (RegistrationLabels).
+	Labels map[string]string
+	Taints []string
 }
 
 // YAML is the text of ConfigPath. It holds the token.
@@ -102,11 +108,18 @@ func (c AgentConfig) YAML() ([]byte, error) {
 	case !strings.HasPrefix(c.ServerURL, "https://"):
 		return nil, fmt.Errorf("the agent's server URL %q does not begin with https://", c.ServerURL)
 	}
+	var labels []string
+	own := RegistrationLabels(c.Labels)
+	for _, key := range slices.Sorted(maps.Keys(own)) {
+		labels = append(labels, key+"="+own[key])
+	}
 	return encode(struct {
-		NodeName string `yaml:"node-name"`
-		Server   string `yaml:"server"`
-		Token    string `yaml:"token"`
-	}{c.NodeName, c.ServerURL, c.Token})
+		NodeName string   `yaml:"node-name"`
+		Server   string   `yaml:"server"`
+		Token    string   `yaml:"token"`
+		Labels   []string `yaml:"node-label,omitempty"`
+		Taints   []string `yaml:"node-taint,omitempty"`
+	}{c.NodeName, c.ServerURL, c.Token, labels, slices.Sorted(slices.Values(c.Taints))})
 }
 
 // encode writes one YAML document with the indentation that kubectl uses.

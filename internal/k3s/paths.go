@@ -11,6 +11,11 @@ const (
 	// TLSSANsPath is a drop-in of ConfigPath with the TLS SANs of a server that runs already; TLSSANsYAML is its text. The
 	// directory is not there before somebody makes it.
 	TLSSANsPath = "/etc/rancher/k3s/config.yaml.d/90-cockpit-tls-san.yaml"
+	// ArgsPath is a drop-in of ConfigPath with more arguments; ArgsYAML is its text.
+	ArgsPath = "/etc/rancher/k3s/config.yaml.d/60-cockpit-args.yaml"
+	// RegistriesPath tells k3s of mirrors and credentials of image registries; CheckRegistries looks at its text. k3s reads
+	// it when it starts.
+	RegistriesPath = "/etc/rancher/k3s/registries.yaml"
 	// KubeconfigPath is the administrator's kubeconfig that a server writes. That it is there does not mean that the API
 	// answers.
 	KubeconfigPath = "/etc/rancher/k3s/k3s.yaml"

@@ -158,6 +158,12 @@ func RootVolume(node, uuid string) string { return fmt.Sprintf("%s-%.8s.qcow2", 
 // SeedVolume is the name of the volume that holds a node's cloud-init seed.
 func SeedVolume(node, uuid string) string { return fmt.Sprintf("%s-%.8s-seed.iso", node, uuid) }
 
+// DataVolume is the name of the volume of a node's data disk.
+func DataVolume(node, uuid string) string { return fmt.Sprintf("%s-%.8s-data.qcow2", node, uuid) }
+
+// DataSerial is the serial number by which a guest finds its data disk, under /dev/disk/by-id/virtio-<serial>.
+const DataSerial = "cockpit-data"
+
 // Field is what in a Request a Problem is about.
 type Field string
 
@@ -177,6 +183,15 @@ const (
 	FieldMemory    Field = "memory_gib"
 	FieldPlacement Field = "placement"
 	FieldHosts     Field = "placement.hosts"
+	// FieldDataDisk is about the size of a data disk, FieldDataPool about its storage pool.
+	FieldDataDisk    Field = "data_disk.size_gib"
+	FieldDataPool    Field = "data_disk.storage_pool"
+	FieldHostDevices Field = "host_devices"
+	// FieldUpgrade is about the extra nodes of a rolling change.
+	FieldUpgrade Field = "upgrade_settings"
+	// FieldClone and FieldUserData are about what cannot be changed on a node that stands.
+	FieldClone    Field = "clone"
+	FieldUserData Field = "extra_user_data"
 )
 
 // Request asks one hypervisor whether VMs could be made there.
@@ -184,6 +199,10 @@ type Request struct {
 	Hypervisor  string
 	StoragePool string
 	DiskGiB     int
+	// Data is the data disk of each VM; its zero value is none.
+	Data record.DataDisk
+	// HostDevices are PCI addresses of devices that the VM would get.
+	HostDevices []string
 	// Network and Bridge as in Spec; both are empty where they are not known yet.
 	Network string
 	Bridge  string
@@ -208,4 +227,8 @@ type Site struct {
 	// there first, else 0.
 	FreeMiB int
 	CopyMiB int
+	// DataStore names the storage behind the pool of the data disk, which may be Store, and DataFreeMiB is the room left
+	// there. They are zero where the Request asks for no data disk.
+	DataStore   string
+	DataFreeMiB int
 }

@@ -59,8 +59,23 @@ type Record struct {
 	Phase       Phase    `json:"phase"`
 	Shape       Shape    `json:"shape"`
 	Template    Template `json:"template"`
+	// Image is the golden image as it was configured when the node was made. Template may be a copy of it.
+	Image Template `json:"image,omitzero"`
+	// Temporary: the node stands in while others are changed, and goes in the end.
+	Temporary bool `json:"temporary,omitempty"`
 	// Placement is the rule by which the nodes of the group are spread over the hypervisors.
 	Placement Placement `json:"placement,omitzero"`
+	// HostDevices are the PCI addresses of the devices of its hypervisor that the VM has.
+	HostDevices []string `json:"host_devices,omitempty"`
+	// Setup is what the guest was set up with beyond what every guest gets.
+	Setup Setup `json:"setup,omitzero"`
+	// Labels and Taints are those that the configuration asks for; others may stand on the Node object too.
+	Labels map[string]string `json:"labels,omitempty"`
+	Taints []Taint           `json:"taints,omitempty"`
+	// Drain, Upgrade and Repair are rules of the group. They change nothing about a node that stands.
+	Drain   Drain   `json:"drain,omitzero"`
+	Upgrade Upgrade `json:"upgrade,omitzero"`
+	Repair  Repair  `json:"repair,omitzero"`
 	// Volumes lists what was made for this node alone and goes away with it.
 	Volumes []Volume `json:"volumes"`
 	// Cluster holds the cluster-wide settings; it stands on servers only.
@@ -74,6 +89,35 @@ type Shape struct {
 	DiskGiB     int    `json:"disk_gib"`
 	StoragePool string `json:"storage_pool"`
 	Clone       Clone  `json:"clone"`
+	// Data is a second disk; its zero value is none.
+	Data DataDisk `json:"data,omitzero"`
+}
+
+// DataDisk is a disk beside the root disk. It goes with its node.
+type DataDisk struct {
+	SizeGiB     int    `json:"size_gib"`
+	StoragePool string `json:"storage_pool"`
+	// MountPath is where the guest mounts it.
+	MountPath string `json:"mount_path"`
+}
+
+// Setup is what a guest is set up with beyond what every guest gets. What may hold secrets stands here as a digest only,
+// which is "" where there is none.
+type Setup struct {
+	// Args are more arguments of k3s.
+	Args []string `json:"args,omitempty"`
+	// Registries is the digest of the registries.yaml of k3s, UserData that of the user's own cloud-config.
+	Registries string `json:"registries,omitempty"`
+	UserData   string `json:"user_data,omitempty"`
+	// Changing: k3s is being given other settings, and nothing tells which ones it has.
+	Changing bool `json:"changing,omitempty"`
+}
+
+// Taint keeps pods off a node that do not tolerate it.
+type Taint struct {
+	Key    string `json:"key"`
+	Value  string `json:"value,omitempty"`
+	Effect string `json:"effect"`
 }
 
 // Clone is how a node's disk is made from the template.
@@ -84,6 +128,34 @@ const (
 	Overlay Clone = "overlay"
 	Full    Clone = "full"
 )
+
+// Drain is the rule by which the nodes of a pool are drained before they go.
+type Drain struct {
+	// TimeoutSeconds bounds the drain of one node; 0 is the default.
+	TimeoutSeconds int `json:"timeout_seconds,omitempty"`
+	// GraceSeconds is what pods get to end in place of their own grace period; nil leaves them that.
+	GraceSeconds *int `json:"grace_seconds,omitempty"`
+	// Force goes on with the removal of a node whose drain did not come to its end.
+	Force bool `json:"force,omitempty"`
+	// KeepOnDestroy: nodes are not drained when the whole pool goes.
+	KeepOnDestroy bool `json:"keep_on_destroy,omitempty"`
+}
+
+// Upgrade says how many nodes of a group are changed at once.
+type Upgrade struct {
+	// MaxSurge is how many nodes more than wanted there may be meanwhile, MaxUnavailable how many fewer.
+	MaxSurge       int `json:"max_surge"`
+	MaxUnavailable int `json:"max_unavailable"`
+}
+
+// Repair says when nodes that are not Ready are restarted, and replaced where that does not help.
+type Repair struct {
+	// NotReadySeconds is how long a node may be not Ready; 0 is the default.
+	NotReadySeconds int `json:"not_ready_seconds,omitempty"`
+	// MaxUnhealthy is how many nodes may be in that state at once: with more none is touched, since the trouble is likely
+	// to lie elsewhere.
+	MaxUnhealthy int `json:"max_unhealthy,omitempty"`
+}
 
 // Placement is the rule by which a group of nodes is spread over the hypervisors.
 type Placement struct {
@@ -137,6 +209,8 @@ type Cluster struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// TLSSANs are more names and addresses that the certificate of the API is valid for.
 	TLSSANs []string `json:"tls_sans,omitempty"`
+	// DeletionProtection refuses to destroy the cluster.
+	DeletionProtection bool `json:"deletion_protection,omitempty"`
 }
 
 // NodeName is the name of the VM, of the Node object and in the state: <cluster>-<pool>-<ordinal>.
