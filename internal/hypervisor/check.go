@@ -12,7 +12,7 @@ import (
 )
 
 // Check returns what a hypervisor offers for the VMs of a request, and every reason why they cannot be made there. It
-// starts the storage pool and the network if they are inactive. The error is machine.ErrUnreachable where the hypervisor
+// starts the storage pools and the network if they are inactive. The error is machine.ErrUnreachable where the hypervisor
 // does not answer.
 func (f *Fleet) Check(ctx context.Context, r machine.Request) (machine.Site, []machine.Problem, error) {
 	h, err := f.host(r.Hypervisor)
@@ -26,6 +26,11 @@ func (f *Fleet) Check(ctx context.Context, r machine.Request) (machine.Site, []m
 			found, err = f.check(ctx, h, conn, r)
 			return err
 		})
+		if err != nil || len(r.HostDevices) == 0 {
+			return found, err
+		}
+		devices, err := h.checkDevices(ctx, r)
+		found.problems = append(found.problems, devices...)
 		return found, err
 	})
 	return found.site, found.problems, err
@@ -39,6 +44,9 @@ type finding struct {
 
 func (f *Fleet) check(ctx context.Context, h *host, conn *libvirt.Connect, r machine.Request) (finding, error) {
 	found := f.checkStorage(ctx, h, conn, r)
+	if r.Data.SizeGiB > 0 {
+		f.checkDataPool(h, conn, r, &found)
+	}
 	if r.Network != "" {
 		if err := startNetwork(conn, r.Network); err != nil {
 			found.problems = append(found.problems, machine.Problem{Field: machine.FieldNetwork, Err: err})
@@ -73,15 +81,10 @@ func (f *Fleet) checkStorage(ctx context.Context, h *host, conn *libvirt.Connect
 		return fail(machine.FieldStoragePool, err)
 	}
 	defer p.free()
-	// libvirt counts what is free when it refreshes the pool.
-	if err := p.glance(); err != nil {
+	if found.site.FreeMiB, err = p.room(); err != nil {
 		return fail(machine.FieldStoragePool, err)
 	}
-	room, err := p.room()
-	if err != nil {
-		return fail(machine.FieldStoragePool, err)
-	}
-	found.site.Store, found.site.FreeMiB = f.store(h, p), int(room/mib) //nolint:gosec // no storage is that large
+	found.site.Store = f.store(h, p)
 	t, err := f.findTemplate(ctx, h, conn, p)
 	if err != nil {
 		return fail(machine.FieldTemplate, err)
@@ -93,6 +96,24 @@ func (f *Fleet) checkStorage(ctx context.Context, h *host, conn *libvirt.Connect
 		return fail(machine.FieldDisk, err)
 	}
 	return found
+}
+
+// checkDataPool looks at the storage pool of the data disk. Of one that is the root disk's too, all is known already.
+func (f *Fleet) checkDataPool(h *host, conn *libvirt.Connect, r machine.Request, found *finding) {
+	site := &found.site
+	if r.Data.StoragePool == r.StoragePool {
+		site.DataStore, site.DataFreeMiB = site.Store, site.FreeMiB
+		return
+	}
+	p, err := h.pool(conn, r.Data.StoragePool)
+	if err == nil {
+		defer p.free()
+		site.DataStore = f.store(h, p)
+		site.DataFreeMiB, err = p.room()
+	}
+	if err != nil {
+		found.problems = append(found.problems, machine.Problem{Field: machine.FieldDataPool, Err: err})
+	}
 }
 
 // store names the storage behind a pool, so that pools which share one have one name.

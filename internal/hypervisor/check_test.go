@@ -1,13 +1,13 @@
 package hypervisor
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"libvirt.org/go/libvirt"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
 func TestCheck(t *testing.T) {
@@ -24,13 +24,23 @@ func TestCheck(t *testing.T) {
 		"all is well": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 4, Network: "lan", Names: []string{"a", "b"}}},
 		"on a bridge": {hypervisor: "hv-a", request: machine.Request{StoragePool: "templates", DiskGiB: 4, Bridge: "br0"}},
 		"no such pool": {hypervisor: "hv-a", request: machine.Request{StoragePool: "ssd", DiskGiB: 8, Network: "lan"}, want: []want{
-			{machine.FieldStoragePool, machine.ErrNotFound, []string{`storage pool "ssd": not found; there are: lvm, templates, vms`}},
+			{machine.FieldStoragePool, machine.ErrNotFound, []string{`storage pool "ssd": not found; there are: data, lvm, templates, vms`}},
 		}},
 		"a pool without files": {hypervisor: "hv-a", request: machine.Request{StoragePool: "lvm", DiskGiB: 8, Network: "lan"}, want: []want{
 			{machine.FieldStoragePool, nil, []string{`"lvm"`, `"logical"`, "qcow2", "dir, fs, netfs"}},
 		}},
 		"disk too small": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 3, Network: "lan"}, want: []want{
 			{machine.FieldDisk, nil, []string{"3 GiB", "4 GiB", "golden.qcow2"}},
+		}},
+		"a data disk": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 4, Data: record.DataDisk{SizeGiB: 1, StoragePool: "data"}}},
+		"no such pool for data": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 4, Data: record.DataDisk{SizeGiB: 1, StoragePool: "ssd"}}, want: []want{
+			{machine.FieldDataPool, machine.ErrNotFound, []string{`storage pool "ssd": not found; there are: data, lvm, templates, vms`}},
+		}},
+		"a pool for data without files": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 4, Data: record.DataDisk{SizeGiB: 1, StoragePool: "lvm"}}, want: []want{
+			{machine.FieldDataPool, nil, []string{`"lvm"`, `"logical"`, "qcow2"}},
+		}},
+		"no such pool for either disk is said once": {hypervisor: "hv-a", request: machine.Request{StoragePool: "ssd", DiskGiB: 4, Data: record.DataDisk{SizeGiB: 1, StoragePool: "ssd"}}, want: []want{
+			{machine.FieldStoragePool, machine.ErrNotFound, nil},
 		}},
 		"no such network and bridge": {hypervisor: "hv-a", request: machine.Request{StoragePool: "vms", DiskGiB: 8, Network: "wan", Bridge: "br7"}, want: []want{
 			{machine.FieldNetwork, machine.ErrNotFound, []string{`network "wan": not found; there are: dmz, lan`}},
@@ -61,6 +71,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// What a site says of stores and their room.
+func TestCheckSite(t *testing.T) {
+	f := mockFleet(t, "hv-a")
+	for name, tt := range map[string]struct {
+		data  record.DataDisk
+		store string
+	}{
+		"no data disk":     {},
+		"a pool for each":  {record.DataDisk{SizeGiB: 1, StoragePool: "data"}, "hv-a/data"},
+		"one pool for all": {record.DataDisk{SizeGiB: 1, StoragePool: "vms"}, "hv-a/vms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, _, err := f.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: "vms", DiskGiB: 4, Data: tt.data})
+			must(t, err)
+			if site.Store != "hv-a/vms" || site.FreeMiB == 0 || site.DataStore != tt.store || (site.DataFreeMiB > 0) != (tt.store != "") {
+				t.Errorf("the site is %+v", site)
+			}
+		})
+	}
+}
+
 func TestCheckStartsWhatIsInactive(t *testing.T) {
 	f := mockFleet(t, "hv-a")
 	with(t, f, "hv-a", func(conn *libvirt.Connect) error {
@@ -69,17 +100,24 @@ func TestCheckStartsWhatIsInactive(t *testing.T) {
 			return err
 		}
 		defer func() { _ = n.Free() }()
-		p, err := conn.LookupStoragePoolByName("templates")
-		if err != nil {
-			return err
+		for _, name := range []string{"templates", "data"} {
+			p, err := conn.LookupStoragePoolByName(name)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = p.Free() }()
+			if err := p.Destroy(); err != nil {
+				return err
+			}
 		}
-		defer func() { _ = p.Free() }()
-		return errors.Join(n.Destroy(), p.Destroy())
+		return n.Destroy()
 	})
 	// The test driver's pools forget their volumes when they stop, which is why the template is asked for in another.
 	addVolume(t, f, "hv-a", "vms", "golden.qcow2", gib)
 	for _, pool := range []string{"vms", "templates"} {
-		_, _, err := f.Check(t.Context(), machine.Request{Hypervisor: "hv-a", StoragePool: pool, DiskGiB: 8, Network: "lan"})
+		_, _, err := f.Check(t.Context(), machine.Request{
+			Hypervisor: "hv-a", StoragePool: pool, DiskGiB: 8, Data: record.DataDisk{SizeGiB: 1, StoragePool: "data"}, Network: "lan",
+		})
 		must(t, err)
 	}
 	with(t, f, "hv-a", func(conn *libvirt.Connect) error {

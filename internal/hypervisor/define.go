@@ -44,6 +44,14 @@ func (f *Fleet) define(ctx context.Context, h *host, conn *libvirt.Connect, s ma
 		s.Record.Template = template.ref
 	}
 	l := layout{poolPath: pool.path}
+	if data := s.Record.Shape.Data; data.SizeGiB > 0 {
+		p, err := h.pool(conn, data.StoragePool)
+		if err != nil {
+			return err
+		}
+		defer p.free()
+		l.dataPath = p.path
+	}
 	if l.virtType, err = h.domainType(conn); err != nil {
 		return err
 	}

@@ -52,10 +52,16 @@ func (d *domain) unjoin(ctx context.Context) error {
 
 // volumesOf lists what a record names, and the volumes that a VM has even before its record lists them.
 func volumesOf(m machine.Machine, r record.Record) []record.Volume {
-	pool := r.Shape.StoragePool
+	own := []record.Volume{
+		{Pool: r.Shape.StoragePool, Name: machine.RootVolume(m.Name, m.UUID)},
+		{Pool: r.Shape.StoragePool, Name: machine.SeedVolume(m.Name, m.UUID)},
+	}
+	if data := r.Shape.Data; data.SizeGiB > 0 {
+		own = append(own, record.Volume{Pool: data.StoragePool, Name: machine.DataVolume(m.Name, m.UUID)})
+	}
 	list := slices.Clone(r.Volumes)
-	for _, name := range []string{machine.RootVolume(m.Name, m.UUID), machine.SeedVolume(m.Name, m.UUID)} {
-		if v := (record.Volume{Pool: pool, Name: name}); !slices.Contains(list, v) {
+	for _, v := range own {
+		if !slices.Contains(list, v) {
 			list = append(list, v)
 		}
 	}

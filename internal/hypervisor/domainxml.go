@@ -17,12 +17,19 @@ const agentChannel = "org.qemu.guest_agent.0"
 // VM that is gone stays small, as libvirt's own does.
 const logDir = "/var/log/libvirt/qemu"
 
+// The disks, as libvirt names them.
+const (
+	rootDevice = "vda"
+	seedDevice = "vdb"
+	dataDevice = "vdc"
+)
+
 // layout is what a domain's XML depends on besides its Spec.
 type layout struct {
 	// virtType is libvirt's domain type.
 	virtType string
-	// poolPath is the directory of the storage pool.
-	poolPath string
+	// poolPath is the directory of the storage pool, dataPath that of the data disk's.
+	poolPath, dataPath string
 	// logged says whether the serial console is logged: libvirt instances of users other than root may not.
 	logged bool
 }
@@ -30,6 +37,10 @@ type layout struct {
 // domainXML renders the domain of a Spec.
 func domainXML(s machine.Spec, l layout) (string, error) {
 	metadata, err := recordMetadata(s.Record)
+	if err != nil {
+		return "", err
+	}
+	devices, err := hostDevices(s.Record.HostDevices)
 	if err != nil {
 		return "", err
 	}
@@ -63,12 +74,16 @@ func domainXML(s machine.Spec, l layout) (string, error) {
 				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{}},
 				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
 			}},
+			Hostdevs:   devices,
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio"},
 			RNGs: []libvirtxml.DomainRNG{{
 				Model:   "virtio",
 				Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
 			}},
 		},
+	}
+	if shape.Data.SizeGiB > 0 {
+		d.Devices.Disks = append(d.Devices.Disks, dataDisk(s, l))
 	}
 	text, err := d.Marshal()
 	if err != nil {
@@ -93,8 +108,8 @@ func cpu(virtType string) *libvirtxml.DomainCPU {
 // one that libvirt's AppArmor helper understands, with the template behind it. The host's page cache stays on, because
 // all clones of a template read the same blocks; flushes still reach the disk.
 func rootDisk(s machine.Spec, l layout) libvirtxml.DomainDisk {
-	d := disk(path.Join(l.poolPath, machine.RootVolume(s.Name(), s.UUID)), "vda")
-	d.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "writeback", Discard: "unmap"}
+	d := disk(path.Join(l.poolPath, machine.RootVolume(s.Name(), s.UUID)), rootDevice)
+	d.Driver = qcow2Driver()
 	d.Boot = &libvirtxml.DomainDeviceBoot{Order: 1}
 	return d
 }
@@ -102,10 +117,22 @@ func rootDisk(s machine.Spec, l layout) libvirtxml.DomainDisk {
 // seedDisk carries cloud-init's seed. It is a virtio disk, because not every cloud kernel has a driver for an emulated
 // CD-ROM.
 func seedDisk(s machine.Spec, l layout) libvirtxml.DomainDisk {
-	d := disk(path.Join(l.poolPath, machine.SeedVolume(s.Name(), s.UUID)), "vdb")
+	d := disk(path.Join(l.poolPath, machine.SeedVolume(s.Name(), s.UUID)), seedDevice)
 	d.Driver = &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}
 	d.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
 	return d
+}
+
+// dataDisk is an empty disk, which the guest finds by its serial number.
+func dataDisk(s machine.Spec, l layout) libvirtxml.DomainDisk {
+	d := disk(path.Join(l.dataPath, machine.DataVolume(s.Name(), s.UUID)), dataDevice)
+	d.Driver = qcow2Driver()
+	d.Serial = machine.DataSerial
+	return d
+}
+
+func qcow2Driver() *libvirtxml.DomainDiskDriver {
+	return &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "writeback", Discard: "unmap"}
 }
 
 func disk(file, device string) libvirtxml.DomainDisk {

@@ -24,7 +24,8 @@ func (f *fault) Is(target error) bool {
 		return false
 	}
 	switch f.cause.Code {
-	case libvirt.ERR_NO_DOMAIN, libvirt.ERR_NO_STORAGE_POOL, libvirt.ERR_NO_STORAGE_VOL, libvirt.ERR_NO_NETWORK, libvirt.ERR_NO_INTERFACE:
+	case libvirt.ERR_NO_DOMAIN, libvirt.ERR_NO_STORAGE_POOL, libvirt.ERR_NO_STORAGE_VOL, libvirt.ERR_NO_NETWORK, libvirt.ERR_NO_INTERFACE,
+		libvirt.ERR_NO_NODE_DEVICE:
 		return true
 	}
 	return false

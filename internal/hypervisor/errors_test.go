@@ -28,7 +28,7 @@ func TestWrap(t *testing.T) {
 func TestNotFound(t *testing.T) {
 	for code, want := range map[libvirt.ErrorNumber]bool{
 		libvirt.ERR_NO_DOMAIN: true, libvirt.ERR_NO_STORAGE_POOL: true, libvirt.ERR_NO_STORAGE_VOL: true,
-		libvirt.ERR_NO_NETWORK: true, libvirt.ERR_NO_INTERFACE: true,
+		libvirt.ERR_NO_NETWORK: true, libvirt.ERR_NO_INTERFACE: true, libvirt.ERR_NO_NODE_DEVICE: true,
 		libvirt.ERR_NO_CONNECT: false, libvirt.ERR_SYSTEM_ERROR: false, libvirt.ERR_INTERNAL_ERROR: false, libvirt.ERR_RPC: false,
 		libvirt.ERR_AUTH_FAILED: false, libvirt.ERR_NO_SUPPORT: false, libvirt.ERR_OPERATION_INVALID: false,
 	} {
@@ -62,6 +62,20 @@ func TestExplainStart(t *testing.T) {
 	}
 	if explainStart(nil) != nil {
 		t.Error("an error came out of none")
+	}
+}
+
+func TestExplainDevice(t *testing.T) {
+	for text, code := range map[string]libvirt.ErrorNumber{
+		"this function is not supported by the connection driver: virNodeDeviceLookupByName":      libvirt.ERR_NO_SUPPORT,
+		"Failed to connect socket to '/run/libvirt/virtnodedevd-sock': No such file or directory": libvirt.ERR_SYSTEM_ERROR,
+	} {
+		err := explainDevice(wrap(libvirt.Error{Code: code, Message: text}, "look"))
+		wantError(t, err, code, text, "does not see the devices of its host", "libvirt-daemon-driver-nodedev")
+	}
+	other := wrap(libvirt.Error{Code: libvirt.ERR_NO_NODE_DEVICE, Message: "no node device"}, "look")
+	if explainDevice(other) != other { //nolint:errorlint // it is to stay the same
+		t.Error("another error was altered")
 	}
 }
 

@@ -171,9 +171,9 @@ func TestFindTemplate(t *testing.T) {
 			addVolume(t, f, "hv-a", "vms", "g.qcow2", gib)
 		}},
 		"its pool is nowhere": {on: "hv-b", pool: "vms", target: machine.ErrNotFound, given: func(_ *testing.T, f *Fleet) { f.template.Pool = "images" },
-			words: []string{`on hypervisor "hv-a", the template's storage pool "images": not found; there are: lvm, templates, vms`}},
+			words: []string{`on hypervisor "hv-a", the template's storage pool "images": not found; there are: data, lvm, templates, vms`}},
 		"its own hypervisor lacks its pool": {on: "hv-a", pool: "vms", target: machine.ErrNotFound, given: func(_ *testing.T, f *Fleet) { f.template.Pool = "images" },
-			words: []string{`the template's storage pool "images": not found; there are: lvm, templates, vms`}},
+			words: []string{`the template's storage pool "images": not found; there are: data, lvm, templates, vms`}},
 		"it depends on another file": {on: "hv-b", pool: "vms", given: func(t *testing.T, f *Fleet) {
 			f.template.Volume = "g.qcow2"
 			addOverlay(t, f, "hv-a", "templates", "g.qcow2", "golden.qcow2")
@@ -257,7 +257,7 @@ func TestFailedCopyLeavesNothing(t *testing.T) {
 	if r := only(t, f).Record.Template; r.Pool != "vms" || !strings.HasPrefix(r.Volume, "cockpit-golden.qcow2-") {
 		t.Errorf("the record's template is %+v", r)
 	}
-	wantError(t, f.CloneDisk(t.Context(), s), nil, "make the root disk", `read the template "golden.qcow2" in storage pool "templates" of hypervisor "hv-a"`)
+	wantError(t, f.CloneDisk(t.Context(), s), nil, "make the disks", `read the template "golden.qcow2" in storage pool "templates" of hypervisor "hv-a"`)
 	if left := volumes(t, f, "hv-b", "vms"); len(left) != 0 {
 		t.Errorf("volumes %q are left", left)
 	}

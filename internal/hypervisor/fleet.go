@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
 // Config is how one hypervisor is reached and used.
@@ -76,6 +77,12 @@ func (f *Fleet) Hypervisors() []machine.Hypervisor {
 		list = append(list, machine.Hypervisor{Name: name, Schedulable: c.Schedulable, Overcommit: c.overcommit()})
 	}
 	return list
+}
+
+// Template is the golden image as it is configured; zero where none is. Where a VM's disk is made from a copy of it, the
+// template in the VM's record is that copy.
+func (f *Fleet) Template() record.Template {
+	return record.Template{Pool: f.template.Pool, Volume: f.template.Volume}
 }
 
 // host returns a hypervisor by name. What stands on one that is not configured is unknown.

@@ -267,7 +267,7 @@ func TestLibvirtdCopyIsCut(t *testing.T) {
 			w := newWay(t)
 			s := w.node(t, 1)
 			end(w).stop(contentSize*6/10, nil)
-			wantError(t, clone(t.Context(), w.far, s), machine.ErrUnreachable, "make the root disk", "the connection broke")
+			wantError(t, clone(t.Context(), w.far, s), machine.ErrUnreachable, "make the disks", "the connection broke")
 			if left := volumes(t, w.Fleet, "hv-a", w.vms); len(left) != 0 {
 				t.Errorf("volumes %q are left", left)
 			}
@@ -322,7 +322,7 @@ func TestLibvirtdCopyIsCancelled(t *testing.T) {
 	go func() { done <- clone(ctx, w.far, s) }()
 	await(t, "begin of the copy", func() bool { return len(w.cached(t)) > 0 || len(done) > 0 })
 	cancel() // nothing comes from the hypervisor any more, and still
-	wantError(t, <-done, context.Canceled, "make the root disk")
+	wantError(t, <-done, context.Canceled, "make the disks")
 	close(release)
 	await(t, "removal of the copy, once the hypervisor answers", func() bool { return len(w.cached(t)) == 0 })
 	w.source.stop(0, nil)

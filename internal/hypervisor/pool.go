@@ -85,13 +85,16 @@ func sourceOf(def libvirtxml.StoragePool) string {
 	return strings.ToLower(def.Source.Host[0].Name) + ":" + path.Clean("/"+def.Source.Dir.Path)
 }
 
-// room is how many bytes libvirt last saw free in the pool.
-func (p *pool) room() (uint64, error) {
+// room is how many MiB are free in the pool, as libvirt counts it when it refreshes the pool.
+func (p *pool) room() (int, error) {
+	if err := p.glance(); err != nil {
+		return 0, err
+	}
 	info, err := p.GetInfo()
 	if err != nil {
 		return 0, wrap(err, "ask for the free space of storage pool %q", p.name)
 	}
-	return info.Available, nil
+	return int(info.Available / mib), nil //nolint:gosec // no storage is that large
 }
 
 // gateSize is larger than the number of builds that may be under way in one pool.

@@ -13,7 +13,7 @@ import (
 // stopPoll is how often Stop looks whether the guest has powered itself off.
 const stopPoll = time.Second
 
-// Start powers the VM on, and lets a paused one go on. The network and the storage pool are started first where the
+// Start powers the VM on, and lets a paused one go on. The network and the storage pools are started first where the
 // hypervisor did not start them.
 func (f *Fleet) Start(ctx context.Context, m machine.Machine) error {
 	return f.on(ctx, m.Hypervisor, "start the VM", func(ctx context.Context, h *host) error {
@@ -28,11 +28,18 @@ func (h *host) start(ctx context.Context, conn *libvirt.Connect, d *domain) erro
 	case state == machine.Paused:
 		return wrap(d.Resume(), "let it go on")
 	}
-	pool, err := h.pool(conn, d.record.Shape.StoragePool)
-	if err != nil {
-		return err
+	shape := d.record.Shape
+	pools := []string{shape.StoragePool}
+	if shape.Data.SizeGiB > 0 && shape.Data.StoragePool != shape.StoragePool {
+		pools = append(pools, shape.Data.StoragePool)
 	}
-	pool.free()
+	for _, name := range pools {
+		pool, err := h.pool(conn, name)
+		if err != nil {
+			return err
+		}
+		pool.free()
+	}
 	networks, err := d.networks()
 	if err != nil {
 		return err

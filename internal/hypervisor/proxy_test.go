@@ -224,9 +224,13 @@ const (
 
 // Procedures of libvirt's src/remote/remote_protocol.x.
 const (
+	procSetVcpusFlags  = 199 // REMOTE_PROC_DOMAIN_SET_VCPUS_FLAGS
+	procSetMemoryFlags = 204 // REMOTE_PROC_DOMAIN_SET_MEMORY_FLAGS
 	procVolUpload      = 208 // REMOTE_PROC_STORAGE_VOL_UPLOAD
 	procVolDownload    = 209 // REMOTE_PROC_STORAGE_VOL_DOWNLOAD
 	procUndefineFlags  = 231 // REMOTE_PROC_DOMAIN_UNDEFINE_FLAGS
+	procVolResize      = 260 // REMOTE_PROC_STORAGE_VOL_RESIZE
+	procSetMetadata    = 264 // REMOTE_PROC_DOMAIN_SET_METADATA
 	procAllDomainStats = 344 // REMOTE_PROC_CONNECT_GET_ALL_DOMAIN_STATS
 )
 

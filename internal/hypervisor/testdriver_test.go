@@ -27,10 +27,29 @@ const mockHost = `<node>
   <network><name>dmz</name><bridge name="virbr8"/></network>
   <interface type="bridge" name="br0"><start mode="onboot"/><mac address="aa:bb:cc:dd:ee:f1"/><bridge/></interface>
   <pool type="dir"><name>vms</name><target><path>/srv/vms</path></target></pool>
+  <pool type="dir"><name>data</name><target><path>/srv/data</path></target></pool>
   <pool type="dir"><name>templates</name><target><path>/srv/templates</path></target></pool>
   <pool type="logical"><name>lvm</name><source><name>vg0</name></source><target><path>/dev/vg0</path></target></pool>
   <domain type="test"><name>legacy</name><memory>65536</memory><os><type>hvm</type></os></domain>
-</node>`
+` + mockDevices + `</node>`
+
+// mockDevices are a graphics card with its audio function, two NICs of which one is without an IOMMU, and what they stand
+// behind. What drivers they have is for udev to know.
+const mockDevices = `
+  <device><name>pci_0000_64_00_0</name><capability type="pci"><class>0x060400</class><domain>0</domain><bus>100</bus><slot>0</slot><function>0</function>
+    <product id="0x2030">Root port</product><vendor id="0x8086">Intel Corporation</vendor></capability></device>
+  <device><name>pci_0000_65_00_0</name><capability type="pci"><class>0x030000</class><domain>0</domain><bus>101</bus><slot>0</slot><function>0</function>
+    <product id="0x2231">GA102GL [RTX A5000]</product><vendor id="0x10de">NVIDIA Corporation</vendor>
+    <iommuGroup number="26"><address domain="0x0000" bus="0x65" slot="0x00" function="0x0"/><address domain="0x0000" bus="0x65" slot="0x00" function="0x1"/></iommuGroup></capability></device>
+  <device><name>pci_0000_65_00_1</name><capability type="pci"><class>0x040300</class><domain>0</domain><bus>101</bus><slot>0</slot><function>1</function>
+    <product id="0x1aef">GA102 High Definition Audio Controller</product><vendor id="0x10de">NVIDIA Corporation</vendor>
+    <iommuGroup number="26"><address domain="0x0000" bus="0x65" slot="0x00" function="0x0"/><address domain="0x0000" bus="0x65" slot="0x00" function="0x1"/></iommuGroup></capability></device>
+  <device><name>pci_0000_3b_00_0</name><capability type="pci"><class>0x020000</class><domain>0</domain><bus>59</bus><slot>0</slot><function>0</function>
+    <product id="0x1017">MT27800 Family [ConnectX-5]</product><vendor id="0x15b3">Mellanox Technologies</vendor>
+    <iommuGroup number="7"><address domain="0x0000" bus="0x3b" slot="0x00" function="0x0"/></iommuGroup></capability></device>
+  <device><name>pci_0000_00_1f_6</name><capability type="pci"><class>0x020000</class><domain>0</domain><bus>0</bus><slot>31</slot><function>6</function>
+    <product id="0x15b9"/><vendor id="0x8086">Intel Corporation</vendor></capability></device>
+`
 
 // mockFleet is a fleet on test drivers, with a template of 4 GiB in the pool "templates" of hypervisor hv-a.
 func mockFleet(t *testing.T, hypervisors ...string) *Fleet {
@@ -422,6 +441,22 @@ func TestCancelledCallsDoNothing(t *testing.T) {
 	wantError(t, f.Define(ctx, serverSpec("hv-a")), context.Canceled)
 	if o := observe(t, f); len(o.Machines) != 0 {
 		t.Errorf("observed %+v", o)
+	}
+}
+
+// What is configured is compared with what stands in records, so that it must not depend on any hypervisor.
+func TestTemplate(t *testing.T) {
+	configured := TemplateRef{Hypervisor: "hv-a", Pool: "templates", Volume: "golden.qcow2", Shared: true}
+	if got := New(nil, configured, 1).Template(); got != (record.Template{Pool: "templates", Volume: "golden.qcow2"}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := New(nil, TemplateRef{}, 1).Template(); got != (record.Template{}) {
+		t.Errorf("without one, got %+v", got)
+	}
+	f := mockFleet(t, "hv-a")
+	must(t, f.Define(t.Context(), serverSpec("hv-a")))
+	if got := only(t, f).Record.Template; got != f.Template() {
+		t.Errorf("a VM on the template's own hypervisor has %+v, configured is %+v", got, f.Template())
 	}
 }
 

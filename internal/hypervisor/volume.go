@@ -59,10 +59,11 @@ const cloneAttempts = 3
 var errTemplateGone = errors.New("the template is gone")
 
 // CloneDisk makes the root volume from the template that the VM's record names, of the record's size, and first brings
-// the template to the hypervisor where it is not there yet. A volume that stands under its name is what an earlier
-// attempt left: it is made anew, unless the VM runs on it or has joined.
+// the template to the hypervisor where it is not there yet. It makes the empty volume of the data disk, too, where the
+// record has one. What stands under their names is left from an earlier attempt: it is made anew, unless the VM runs on
+// it or has joined.
 func (f *Fleet) CloneDisk(ctx context.Context, s machine.Spec) error {
-	const doing = "make the root disk"
+	const doing = "make the disks"
 	m := machine.Machine{Hypervisor: s.Hypervisor, Name: s.Name(), UUID: s.UUID, Record: s.Record}
 	clone := func(ctx context.Context, h *host) error {
 		if s.Record.Shape.Clone == record.Full {
@@ -71,7 +72,7 @@ func (f *Fleet) CloneDisk(ctx context.Context, s machine.Spec) error {
 			}
 			defer h.copies.Release(1)
 		}
-		return h.withDomain(ctx, m, func(conn *libvirt.Connect, d *domain) error { return h.cloneDisk(ctx, conn, d) })
+		return h.withDomain(ctx, m, func(conn *libvirt.Connect, d *domain) error { return h.makeDisks(ctx, conn, d) })
 	}
 	for attempt := 1; ; attempt++ {
 		err := f.on(ctx, s.Hypervisor, doing, clone)
@@ -85,7 +86,7 @@ func (f *Fleet) CloneDisk(ctx context.Context, s machine.Spec) error {
 	}
 }
 
-func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) error {
+func (h *host) makeDisks(ctx context.Context, conn *libvirt.Connect, d *domain) error {
 	state, err := d.power()
 	if err != nil {
 		return err
@@ -93,6 +94,16 @@ func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) 
 	if state != machine.Stopped || d.record.Phase == record.Joined {
 		return nil
 	}
+	if err := h.cloneDisk(ctx, conn, d); err != nil {
+		return err
+	}
+	if d.record.Shape.Data.SizeGiB == 0 {
+		return nil
+	}
+	return h.makeDataDisk(ctx, conn, d)
+}
+
+func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) error {
 	shape := d.record.Shape
 	target, err := h.pool(conn, shape.StoragePool)
 	if err != nil {
@@ -113,16 +124,40 @@ func (h *host) cloneDisk(ctx context.Context, conn *libvirt.Connect, d *domain) 
 		return err
 	}
 	name := machine.RootVolume(d.name, d.uuid)
-	if old, err := target.LookupStorageVolByName(name); err == nil {
-		defer func() { _ = old.Free() }()
-		if err := target.discard(ctx, name, old); err != nil {
-			return err
-		}
+	if err := target.vacate(ctx, name); err != nil {
+		return err
 	}
 	if shape.Clone == record.Full {
 		return target.copy(ctx, name, t, inBytes(shape.DiskGiB))
 	}
 	return target.overlay(ctx, name, privateMode, t, inBytes(shape.DiskGiB))
+}
+
+func (h *host) makeDataDisk(ctx context.Context, conn *libvirt.Connect, d *domain) error {
+	disk := d.record.Shape.Data
+	p, err := h.pool(conn, disk.StoragePool)
+	if err != nil {
+		return err
+	}
+	defer p.free()
+	name := machine.DataVolume(d.name, d.uuid)
+	if err := p.vacate(ctx, name); err != nil {
+		return err
+	}
+	return p.overlay(ctx, name, privateMode, nil, inBytes(disk.SizeGiB))
+}
+
+// vacate deletes what stands under the name of a volume that is to be made.
+func (p *pool) vacate(ctx context.Context, name string) error {
+	old, err := p.LookupStorageVolByName(name)
+	if errors.Is(err, libvirt.ERR_NO_STORAGE_VOL) {
+		return nil
+	}
+	if err != nil {
+		return wrap(err, "look for the volume %q in storage pool %q", name, p.name)
+	}
+	defer func() { _ = old.Free() }()
+	return p.discard(ctx, name, old)
 }
 
 // goneIfNotFound marks the error of a look-up of a template.
@@ -133,7 +168,7 @@ func goneIfNotFound(err error) error {
 	return err
 }
 
-// overlay makes a qcow2 volume that holds only what differs from the template.
+// overlay makes a qcow2 volume that holds only what differs from the template, which is nil for an empty disk.
 func (p *pool) overlay(ctx context.Context, name, mode string, t *template, capacity uint64) error {
 	text, err := volumeXML(name, "qcow2", mode, capacity, t)
 	if err != nil {

@@ -11,12 +11,17 @@ import (
 
 func TestDomainXML(t *testing.T) {
 	tests := map[string]struct {
-		bridge string
-		layout layout
+		bridge  string
+		data    record.DataDisk
+		devices []string
+		layout  layout
 	}{
 		"domain-kvm.xml":     {layout: layout{virtType: "kvm", poolPath: "/var/lib/libvirt/images", logged: true}},
 		"domain-bridge.xml":  {bridge: "br0", layout: layout{virtType: "qemu", poolPath: "/srv/vms", logged: true}},
 		"domain-session.xml": {layout: layout{virtType: "qemu", poolPath: "/home/user/images"}},
+		"domain-data.xml": {
+			data: record.DataDisk{SizeGiB: 20, StoragePool: "ssd", MountPath: "/data"}, devices: []string{"0000:65:00.0", "0000:65:00.1"},
+			layout: layout{virtType: "kvm", poolPath: "/var/lib/libvirt/images", dataPath: "/srv/ssd", logged: true}},
 	}
 	for file, tt := range tests {
 		t.Run(file, func(t *testing.T) {
@@ -24,6 +29,7 @@ func TestDomainXML(t *testing.T) {
 			if tt.bridge != "" {
 				s.Network, s.Bridge = "", tt.bridge
 			}
+			s.Record.Shape.Data, s.Record.HostDevices = tt.data, tt.devices
 			got, err := domainXML(s, tt.layout)
 			must(t, err)
 			if strings.Contains(got, "type='volume'") || strings.Contains(got, `type="volume"`) {
@@ -42,6 +48,7 @@ func TestVolumeXML(t *testing.T) {
 	}{
 		"volume-overlay.xml": {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.qcow2", image: image{format: "qcow2"}}},
 		"volume-raw.xml":     {"k8s-test-cp-1-3f0c9f5e.qcow2", "qcow2", 8 * gib, &template{path: "/srv/templates/golden.img", image: image{format: "raw"}}},
+		"volume-data.xml":    {"k8s-test-cp-1-3f0c9f5e-data.qcow2", "qcow2", 20 * gib, nil},
 		"volume-seed.xml":    {"k8s-test-cp-1-3f0c9f5e-seed.iso", "raw", seedSize, nil},
 	}
 	for file, tt := range tests {

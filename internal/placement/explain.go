@@ -22,6 +22,7 @@ var resources = [kinds]struct {
 	cpu:    {machine.FieldVCPUs, "too few vCPUs", strconv.Itoa, "cpu_overcommit"},
 	memory: {machine.FieldMemory, "too little memory", gib, "memory_overcommit"},
 	disk:   {machine.FieldDisk, "too little disk", gib, "disk_overcommit"},
+	data:   {machine.FieldDataDisk, "too little disk for data", gib, "disk_overcommit"},
 }
 
 // gib writes an amount in MiB. It rounds down: room that is left must not look like enough when it is not. What nodes
@@ -86,9 +87,9 @@ func (s *search) apart(taking []*host) string {
 func (s *search) lack(h *host, short []int) string {
 	parts := make([]string, 0, len(short))
 	for _, i := range short {
-		r, room := resources[i], h.rooms[i]
+		r := resources[i]
 		parts = append(parts, fmt.Sprintf("%s (%s wanted, %s of %s left, more with a higher %s)",
-			r.lack, r.format(s.want[i]), r.format(max(room.left, 0)), r.format(max(room.total, 0)), r.setting))
+			r.lack, r.format(s.want[i]), r.format(max(h.left(i, s.want), 0)), r.format(max(h.rooms[i].total, 0)), r.setting))
 	}
 	return h.Name + " has " + strings.Join(parts, " and ")
 }

@@ -13,10 +13,19 @@ import (
 // Place returns the name of the hypervisor of each new node, by ordinal; its error is an *Error.
 //
 // With the strategy auto each node, in the order of the ordinals, goes to the host that is then loaded least, by the
-// scarcer of CPU and memory, and of equals to the first by name. Anti-affinity comes before load. The choice never looks
-// ahead and need not: the nodes are alike, and each counts against one host, which counts against one store. Limits that
-// nest like this form a matroid, where every start leads as far as any other. So there is an error only where no
-// assignment at all meets the request, and placing some nodes now and others later gives the same as all at once.
+// scarcer of CPU and memory, and of equals to the first by name. Anti-affinity comes before load. While nodes have one
+// disk, the choice never looks ahead and need not: the nodes are alike, and each counts against one host, which counts
+// against one store. Limits that nest like this form a matroid, where every start leads as far as any other.
+//
+// A data disk counts against a second store. That nests still where each host has stores of its own, or all hosts share
+// one. But where some share the one store and others the other, a host may take the last room of two stores that would
+// have done for a node each; so a host is passed over where another leaves room for more nodes (see search.most). How
+// many are left to place has no say in that.
+//
+// So there is an error only where no assignment at all meets the request, and placing some nodes now and others later
+// gives the same as all at once. The one exception is a store that does not mean the same to all its hosts, because it
+// takes the root disks of some and the data disks of others: how many of both fit there is a knapsack problem, which is
+// not solved. Limits are kept there too, but an error may come although there is an assignment.
 //
 // With the strategy manual the nodes go where the rule says, as far as there is room. Anti-affinity does not apply.
 func Place(r Request) (map[int]string, error) {
@@ -26,9 +35,8 @@ func Place(r Request) (map[int]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.take(s.want)
+		s.put(h, 1)
 		h.load.add(s.want)
-		h.new++
 		s.placed[node] = h.Name
 	}
 	return s.placed, nil
@@ -39,13 +47,16 @@ const (
 	cpu = iota
 	memory
 	disk
+	data
 	kinds
 )
 
 // amounts is a Size by kind of resource.
 type amounts [kinds]int
 
-func (s Size) amounts() amounts { return amounts{cpu: s.VCPUs, memory: s.MemoryMiB, disk: s.DiskMiB} }
+func (s Size) amounts() amounts {
+	return amounts{cpu: s.VCPUs, memory: s.MemoryMiB, disk: s.DiskMiB, data: s.DataMiB}
+}
 
 func (a *amounts) add(b amounts) {
 	for i := range a {
@@ -59,27 +70,41 @@ type room struct{ total, left int }
 // host is a Host with what has been placed there.
 type host struct {
 	Host
-	// rooms are by kind of resource. That of a disk is shared with other hosts, and nil where it has no limit.
+	// rooms are by kind of resource. Those of disks are shared with other hosts, may be one for both kinds, and are nil
+	// where there is no limit.
 	rooms [kinds]*room
 	load  amounts
 	// new is the number of new nodes.
 	new int
 }
 
-// take lessens the room.
-func (h *host) take(a amounts) {
+// take lessens the room by n times an amount.
+func (h *host) take(a amounts, n int) {
 	for i, r := range h.rooms {
 		if r != nil {
-			r.left -= a[i]
+			r.left -= n * a[i]
 		}
 	}
 }
+
+// left is what one more node finds of a resource that has a limit. Of a store that takes both its disks it finds for the
+// data disk what the root disk leaves.
+func (h *host) left(kind int, want amounts) int {
+	left := h.rooms[kind].left
+	if kind == data && h.oneStore() {
+		left -= want[disk]
+	}
+	return left
+}
+
+// oneStore reports whether both disks of a node go to one store, which has a limit.
+func (h *host) oneStore() bool { return h.rooms[data] != nil && h.rooms[data] == h.rooms[disk] }
 
 // short lists the kinds of resources that are too little for one more node.
 func (h *host) short(want amounts) []int {
 	var short []int
 	for i, r := range h.rooms {
-		if r != nil && r.left < want[i] {
+		if r != nil && h.left(i, want) < want[i] {
 			short = append(short, i)
 		}
 	}
@@ -112,8 +137,11 @@ func newSearch(r Request) *search {
 			memory: {total: h.MemoryMiB, left: h.MemoryMiB},
 			disk:   stores[h.Store],
 		}}
-		n.take(h.Used.amounts())
-		n.take(h.Held.amounts())
+		if s.want[data] > 0 {
+			n.rooms[data] = stores[h.DataStore]
+		}
+		n.take(h.Used.amounts(), 1)
+		n.take(h.Held.amounts(), 1)
 		s.hosts = append(s.hosts, n)
 	}
 	slices.SortFunc(s.hosts, func(a, b *host) int { return strings.Compare(a.Name, b.Name) })
@@ -128,16 +156,20 @@ func (s *search) choose(node int) (*host, error) {
 	case s.Rule.Strategy == record.Manual:
 		return s.named(node)
 	}
-	var best *host
+	var open []*host
 	for _, h := range s.hosts {
-		if !s.closed(h) && len(h.short(s.want)) == 0 && (best == nil || s.compare(h, best) < 0) {
-			best = h
+		if s.takes(h) {
+			open = append(open, h)
 		}
 	}
-	if best == nil {
+	if len(open) == 0 {
 		return nil, s.full()
 	}
-	return best, nil
+	slices.SortStableFunc(open, s.compare)
+	if s.want[data] == 0 {
+		return open[0], nil
+	}
+	return s.roomiest(open), nil
 }
 
 // named finds the host that a manual rule gives to a node.
@@ -160,6 +192,15 @@ func (s *search) named(node int) (*host, error) {
 		return nil, &Error{resources[short[0]].field, fmt.Sprintf("there is no room for node %d: %s", node, s.lack(h, short))}
 	}
 	return h, nil
+}
+
+// takes reports whether one more node may go to a host.
+func (s *search) takes(h *host) bool { return !s.closed(h) && len(h.short(s.want)) == 0 }
+
+// put counts n new nodes on a host, as far as room and anti-affinity go.
+func (s *search) put(h *host, n int) {
+	h.take(s.want, n)
+	h.new += n
 }
 
 // closed reports whether anti-affinity keeps another node off the host.

@@ -21,7 +21,9 @@ var (
 )
 
 // size takes vCPUs, and GiB of memory and disk.
-func size(vcpus, memory, disk int) Size { return Size{vcpus, memory * gibibyte, disk * gibibyte} }
+func size(vcpus, memory, disk int) Size {
+	return Size{VCPUs: vcpus, MemoryMiB: memory * gibibyte, DiskMiB: disk * gibibyte}
+}
 
 // testHost has 16 vCPUs, 64 GiB of memory and a store of its own.
 func testHost(name string, with ...func(*Host)) Host {
@@ -195,20 +197,101 @@ func TestPlaceError(t *testing.T) {
 	}
 }
 
+// Data disks make the choice look ahead.
+func TestPlaceDataDisks(t *testing.T) {
+	stores := func(root, data string) func(*Host) {
+		return func(h *Host) { h.Store, h.DataStore = root, data }
+	}
+	for name, tc := range map[string]struct {
+		nodes  []int
+		hosts  []Host
+		stores map[string]int
+		want   map[int]string
+	}{
+		"a full data store is no place": {
+			nodes: []int{1}, hosts: []Host{testHost("a", stores("r", "d")), testHost("b", used(8, 0, 0), stores("r", "e"))},
+			stores: map[string]int{"d": 9 * gibibyte, "e": 10 * gibibyte}, want: map[int]string{1: "b"}},
+		"one store for both counts both": {
+			nodes: []int{1, 2}, hosts: []Host{testHost("a", stores("r", "r")), testHost("b", used(12, 0, 0), stores("s", "s"))},
+			stores: map[string]int{"r": 99 * gibibyte, "s": 50 * gibibyte}, want: map[int]string{1: "a", 2: "b"}},
+		"a shared data store is counted once": {
+			nodes: []int{1, 2}, hosts: []Host{testHost("a", stores("r", "nfs")), testHost("b", stores("s", "nfs")), testHost("c", used(9, 0, 0), stores("t", "d"))},
+			stores: map[string]int{"nfs": 19 * gibibyte}, want: map[int]string{1: "a", 2: "c"}},
+		"the emptiest is passed over where it takes the last of two stores": {
+			nodes:  []int{1, 2},
+			hosts:  []Host{testHost("a", stores("r", "d")), testHost("b", used(4, 0, 0), stores("r", "e")), testHost("c", used(8, 0, 0), stores("s", "d"))},
+			stores: map[string]int{"r": 40 * gibibyte, "s": 40 * gibibyte, "d": 10 * gibibyte, "e": 10 * gibibyte},
+			want:   map[int]string{1: "b", 2: "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := size(4, 8, 40)
+			want.DataMiB = 10 * gibibyte
+			got, err := Place(Request{Nodes: tc.nodes, Size: want, Hosts: tc.hosts, Stores: tc.stores})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A data disk that lacks room is named, and so is what the root disk leaves of a store that takes both.
+func TestPlaceDataDiskError(t *testing.T) {
+	for name, tc := range map[string]struct {
+		store, data string
+		stores      map[string]int
+		field       machine.Field
+		text        string
+	}{
+		"a store of its own": {
+			"r", "d", map[string]int{"r": 40 * gibibyte, "d": 9 * gibibyte}, machine.FieldDataDisk,
+			`hv-a has too little disk for data (10 GiB wanted, 9 GiB of 9 GiB left, more with a higher disk_overcommit)`},
+		"one store, room for one disk": {
+			"r", "r", map[string]int{"r": 45 * gibibyte}, machine.FieldDataDisk,
+			`hv-a has too little disk for data (10 GiB wanted, 5 GiB of 45 GiB left, more with a higher disk_overcommit)`},
+		"one store, room for none": {
+			"r", "r", map[string]int{"r": 35 * gibibyte}, machine.FieldDisk,
+			`hv-a has too little disk (40 GiB wanted, 35 GiB of 35 GiB left, more with a higher disk_overcommit) ` +
+				`and too little disk for data (10 GiB wanted, 0 GiB of 35 GiB left, more with a higher disk_overcommit)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := size(4, 8, 40)
+			want.DataMiB = 10 * gibibyte
+			h := testHost("hv-a", store(tc.store))
+			h.DataStore = tc.data
+			got, err := Place(Request{Nodes: []int{1}, Size: want, Hosts: []Host{h}, Stores: tc.stores})
+			var reason *Error
+			if !errors.As(err, &reason) {
+				t.Fatalf("placed %v, error %v", got, err)
+			}
+			if diff := cmp.Diff(Error{tc.field, "there is room for 0 of 1 new nodes: " + tc.text}, *reason); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func BenchmarkPlace(b *testing.B) {
-	r := Request{Size: size(4, 8, 40), Rule: preferred, Stores: map[string]int{}}
+	r := Request{Size: size(4, 8, 40), Rule: preferred, Stores: map[string]int{"nfs": 10_000 * gibibyte}}
 	for i := range 100 {
 		h := testHost(fmt.Sprintf("hv-%02d", i), used(i%7, i%11, 0))
-		h.VCPUs = 64
+		h.VCPUs, h.DataStore = 64, "nfs"
 		r.Hosts, r.Stores[h.Store] = append(r.Hosts, h), 1000*gibibyte
 	}
 	for n := range 500 {
 		r.Nodes = append(r.Nodes, n+1)
 	}
 	slices.Reverse(r.Nodes)
-	for b.Loop() {
-		if _, err := Place(r); err != nil {
-			b.Fatal(err)
-		}
+	for _, dataMiB := range []int{0, 10 * gibibyte} {
+		b.Run(fmt.Sprintf("data=%dMiB", dataMiB), func(b *testing.B) {
+			r.Size.DataMiB = dataMiB
+			for b.Loop() {
+				if _, err := Place(r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
