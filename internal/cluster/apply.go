@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
@@ -14,10 +15,15 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-// ApplyCluster makes the servers of a cluster as they are wanted. What it returns is true also with an error: it is
-// what stands by then.
-func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits Waits) (State, error) {
-	none := State{Spec: spec, Nodes: prior}
+// ApplyCluster makes the servers of a cluster as they are wanted. Without a state of before the cluster is new. What it
+// returns is true also with an error: it is what stands by then, told relative to the spec of before where there is one, so
+// that a state keeps what is still to be done.
+func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, before *State, waits Waits) (State, error) {
+	none := State{Spec: spec}
+	if before != nil {
+		none = *before
+	}
+	prior := none.Nodes
 	o, err := e.observe(ctx, ofCluster(spec.Name).anew())
 	if err != nil {
 		return none, err
@@ -30,21 +36,25 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, prior Nodes, waits
 	}
 	g := e.serverGroup(spec, prior, o)
 	g.planned = spec.Assignment
-	r, err := e.applyGroup(ctx, g, o, spec.Settings, waits)
-	if err == nil {
-		err = e.syncRecords(ctx, r.group(record.ServerPool), g.base)
-	}
+	r, err := e.applyGroup(ctx, g, o, spec.Settings, spec.Extra, waits)
 	nodes := r.nodes(prior, record.ServerPool)
+	told := spec
+	if err != nil && before != nil {
+		told, nodes = before.Spec, unsettled(nodes)
+	}
 	lctx, cancel := lastLook(ctx)
 	defer cancel()
-	state, readErr := e.ReadCluster(lctx, spec, nodes)
+	state, readErr := e.readCluster(lctx, told, nodes, ofGroups(spec.Name, record.ServerPool))
 	if readErr != nil {
 		unseen(ctx, spec.Name, readErr)
 		a := answer{err: readErr}
 		state.Endpoint, state.Nodes = e.apiURL(spec.ID, spec.Settings), nodes
 		state.Status, state.Conditions = summarise(nodes, e.silenceOf(o), a)
 	}
-	state.Spec = spec
+	if err == nil {
+		state.Spec = spec
+	}
+	state.Warnings = r.warnings
 	return state, err
 }
 
@@ -71,10 +81,13 @@ func lostServer(o machine.Observation, id string, prior Nodes) error {
 	return nil
 }
 
-// ApplyPool makes the nodes of a pool as they are wanted; see ApplyCluster. A nil prior means that the pool is new, and
-// one that stands already is refused.
-func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (PoolState, error) {
-	none := PoolState{Spec: spec, Nodes: prior}
+// ApplyPool makes the nodes of a pool as they are wanted; see ApplyCluster. A new pool that stands already is refused.
+func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, before *PoolState, waits Waits) (PoolState, error) {
+	none := PoolState{Spec: spec}
+	if before != nil {
+		none = *before
+	}
+	prior := none.Nodes
 	o, err := e.observe(ctx, ofCluster(e.nameOf(spec.ClusterID)).anew())
 	if err != nil {
 		return none, err
@@ -83,25 +96,42 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, prior Nodes, wait
 	if len(servers) == 0 {
 		return none, noServers(spec.ClusterID, o)
 	}
-	g := e.newGroup(poolRecord(spec, servers[0].Record.ClusterName), spec.Nodes, prior, o)
+	g := e.poolGroup(spec, servers[0].Record.ClusterName, prior, o)
 	g.planned = spec.Assignment
 	if p := poolTaken(g); p != nil {
 		return none, p.Err
 	}
-	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), waits)
-	if err == nil {
-		err = e.syncRecords(ctx, r.group(spec.Name), g.base)
-	}
+	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), spec.Extra, waits)
 	nodes := r.nodes(prior, spec.Name)
+	told := spec
+	if err != nil && before != nil {
+		told, nodes = before.Spec, unsettled(nodes)
+	}
 	lctx, cancel := lastLook(ctx)
 	defer cancel()
-	state, readErr := e.ReadPool(lctx, spec, nodes)
+	state, readErr := e.readPool(lctx, told, nodes, ofGroups(g.base.ClusterName, record.ServerPool, spec.Name))
 	if readErr != nil {
 		unseen(ctx, spec.Name, readErr)
 		state.Nodes = nodes
 	}
-	state.Spec = spec
+	if err == nil {
+		state.Spec = spec
+	}
+	state.Warnings = r.warnings
 	return state, err
+}
+
+// unsettled makes the nodes of an apply that failed ones that nobody vouches for, until they are looked at: they may have been
+// changed or not.
+func unsettled(nodes Nodes) Nodes {
+	out := maps.Clone(nodes)
+	for name, n := range out {
+		if n.State.settled() {
+			n.State, n.Reason = NodeUnknown, "it could not be looked at after an apply that failed"
+			out[name] = n
+		}
+	}
+	return out
 }
 
 // lastLook bounds the look at what an apply has made. Where the apply's own time is over it is short.
@@ -137,16 +167,16 @@ func unreachable(reasons map[string]error) error {
 }
 
 // applyGroup plans and runs. The run knows what the group consists of by then.
-func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, waits Waits) (*run, error) {
+func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, x Extra, waits Waits) (*run, error) {
 	defer e.changed()
 	defer e.book.settle(keyOf(g.base))
-	r := &run{engine: e, settings: settings, machines: o.OfCluster(g.base.ClusterID), waits: waits}
+	r := &run{engine: e, settings: settings, base: g.base, extra: x, machines: o.OfCluster(g.base.ClusterID), waits: waits}
 	a := e.askAPI(ctx, r.machines)
 	if a.nodes != nil {
-		g.ready, g.members = map[string]bool{}, map[string]bool{}
+		g.ready, g.members, g.sick, g.api = map[string]bool{}, map[string]bool{}, map[string]bool{}, a.nodes
 	}
 	for name, n := range a.nodes {
-		g.ready[name], g.members[name] = n.Ready, n.Etcd
+		g.ready[name], g.members[name], g.sick[name] = n.Ready, n.Etcd, g.unhealthy(name, time.Now())
 		g.registered = append(g.registered, name)
 		if n.Ready && n.InternalIP != "" {
 			_ = r.claim(n.InternalIP, name)
@@ -157,6 +187,12 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 	if err != nil {
 		return r, err
 	}
+	if p := g.unchangeable(c); p != nil {
+		return r, p.Err
+	}
+	if err := g.restraint(c); err != nil {
+		r.warn(err)
+	}
 	places, err := e.places(ctx, g, c, o, settings)
 	if err != nil {
 		return r, err
@@ -166,37 +202,56 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 		return r, err
 	}
 	tflog.Info(ctx, "planned", map[string]any{"cluster": g.base.ClusterName, "pool": g.base.Pool, "steps": plan.String()})
-	return r, r.plan(ctx, plan)
+	if err := r.plan(ctx, plan); err != nil {
+		return r, err
+	}
+	return r, e.syncRecords(ctx, r.group(g.base.Pool), g)
 }
 
-// places finds the hypervisors for new nodes, which have to pass the checks again that they passed when they were planned.
+// places finds the hypervisors for new nodes, which have to pass the checks again that they passed when they were planned,
+// and for those that stand in while others are changed.
 func (e *Engine) places(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (Assignment, error) {
-	if len(c.fresh) == 0 {
-		return nil, nil
+	problems, err := e.outgrown(ctx, g, c, o, settings)
+	if err != nil {
+		return nil, err
 	}
-	fit, problems, err := e.candidates(ctx, g, c, o, settings)
+	if len(problems) > 0 {
+		return nil, problemError(problems)
+	}
+	places := Assignment{}
+	if len(c.surge) > 0 {
+		found, problems, err := e.surgePlaces(ctx, g, c, o, settings)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(problems) > 0:
+			return nil, problemError(problems)
+		}
+		places = found
+	}
+	if len(c.fresh) == 0 {
+		return places, nil
+	}
+	fit, problems, err := e.candidates(ctx, g, c.fresh, o, settings)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(fit) == 0, len(problems) > 0 && g.rule(c.fresh).Strategy == record.Manual:
 		return nil, problemError(problems)
 	}
-	places, err := e.book.take(g, c, o, fit)
+	found, err := e.book.take(g, c, o, fit)
 	if err != nil {
 		return nil, placementProblem(err, problems).Err
 	}
+	maps.Copy(places, found)
 	return places, nil
 }
 
-// syncRecords brings the records of a group's nodes to the rule of placement and, of servers, to the cluster's settings.
-func (e *Engine) syncRecords(ctx context.Context, machines []machine.Machine, base record.Record) error {
+// syncRecords brings the records of a group's nodes to what is wanted, once nothing else has to be done.
+func (e *Engine) syncRecords(ctx context.Context, machines []machine.Machine, g group) error {
 	defer e.changed()
 	for _, m := range machines {
-		r := m.Record
-		r.Placement = base.Placement
-		if r.Role == record.Server {
-			r.Cluster = base.Cluster
-		}
+		r := g.settled(m.Record)
 		if record.Same(r, m.Record) {
 			continue
 		}
@@ -226,7 +281,9 @@ func (e *Engine) DeleteCluster(ctx context.Context, spec Spec, prior Nodes, wait
 		}
 	}
 	e.shut(spec.ID)
-	return e.deleteGroup(ctx, e.serverGroup(spec, prior, o), o.OfCluster(spec.ID), waits)
+	// A server is the API itself: there is nobody to forget it.
+	r, err := e.deleteGroup(ctx, e.serverGroup(spec, prior, o), []Action{Delete}, o.OfCluster(spec.ID), waits)
+	return r.nodes(prior, record.ServerPool), err
 }
 
 // agentsOf lists the agents of a cluster by name, also those that stand where nobody answers.
@@ -263,42 +320,46 @@ func hidden(o machine.Observation) error {
 	return errors.Join(errs...)
 }
 
-// DeletePool removes the nodes of a pool. With the cluster's API down the VMs go all the same: a node of the same name
-// is forgotten before it comes back. What remains is returned with the error.
-func (e *Engine) DeletePool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (Nodes, error) {
+// DeletePool removes the nodes of a pool, drained unless its rule says otherwise. It always comes to an end: with the
+// cluster's API down, or pods that do not go, the VMs go all the same, and warnings tell of it. A node of the same name is
+// forgotten before it comes back. What remains is returned with the error.
+func (e *Engine) DeletePool(ctx context.Context, spec PoolSpec, prior Nodes, waits Waits) (PoolState, error) {
 	o, err := e.observe(ctx, ofCluster(e.nameOf(spec.ClusterID)).anew())
 	if err != nil {
-		return prior, err
+		return PoolState{Spec: spec, Nodes: prior}, err
 	}
-	base := poolRecord(spec, "")
 	machines := o.OfCluster(spec.ClusterID)
+	name := ""
 	if len(machines) > 0 {
-		base.ClusterName = machines[0].Record.ClusterName
+		name = machines[0].Record.ClusterName
 	}
-	return e.deleteGroup(ctx, e.newGroup(base, 0, prior, o), machines, waits)
+	g := e.poolGroup(spec, name, prior, o)
+	g.want = 0
+	last := departure(record.Agent)
+	if spec.Drain.KeepOnDestroy {
+		last = farewell(record.Agent)
+	}
+	r, err := e.deleteGroup(ctx, g, last, machines, waits)
+	return PoolState{Spec: spec, Nodes: r.nodes(prior, spec.Name), Warnings: r.warnings}, err
 }
 
-func (e *Engine) deleteGroup(ctx context.Context, g group, all []machine.Machine, waits Waits) (Nodes, error) {
+func (e *Engine) deleteGroup(ctx context.Context, g group, last []Action, all []machine.Machine, waits Waits) (*run, error) {
 	defer e.changed()
-	last := []Action{Delete} // A server is the API itself: there is nobody to forget it.
-	if g.base.Role == record.Agent {
-		last = farewell(g.base.Role)
-	}
 	var lanes []Lane
 	for _, m := range g.machines {
-		lanes = append(lanes, Lane{m, last})
+		lanes = append(lanes, Lane{Machine: m, Actions: last})
 	}
 	held, lost := g.withheld()
 	for _, n := range lost {
-		lanes = append(lanes, Lane{g.leftover(n), []Action{Delete}})
+		lanes = append(lanes, Lane{Machine: g.leftover(n), Actions: []Action{Delete}})
 	}
-	r := &run{engine: e, machines: all, waits: waits, apiOptional: true}
+	r := &run{engine: e, base: g.base, machines: all, waits: waits, apiOptional: true}
 	err := r.plan(ctx, Plan{{"delete", lanes}})
 	if len(held) > 0 {
 		err = errors.Join(err, fmt.Errorf("nothing can be said of the nodes %s, so they stay in the state: %w",
 			strings.Join(namesOf(held), ", "), g.reasons(held)))
 	}
-	return r.nodes(g.prior, g.base.Pool), err
+	return r, err
 }
 
 // reasons says why nothing can be said of nodes.

@@ -24,7 +24,9 @@ var (
 )
 
 func testPool(nodes int) PoolSpec {
-	return PoolSpec{ClusterID: testSpec.ID, Name: "w", Nodes: nodes, Shape: testShape}
+	return PoolSpec{
+		ClusterID: testSpec.ID, Name: "w", Nodes: nodes, Shape: testShape, Drain: DefaultDrain, Upgrade: DefaultUpgrade, Repair: DefaultRepair,
+	}
 }
 
 // up makes a cluster with a pool of that many nodes.
@@ -84,10 +86,10 @@ func TestSeedsAreSealed(t *testing.T) {
 func TestSecondApplyDoesNothing(t *testing.T) {
 	w := newWorld(t, "a")
 	e, s, p := up(t, w, 2)
-	if _, err := e.ApplyCluster(context.Background(), testSpec, s.Nodes, quick); err != nil {
+	if _, err := e.ApplyCluster(context.Background(), testSpec, &s, quick); err != nil {
 		t.Fatal(err)
 	}
-	again, err := e.ApplyPool(context.Background(), testPool(2), p.Nodes, quick)
+	again, err := e.ApplyPool(context.Background(), testPool(2), &p, quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,7 @@ func TestScale(t *testing.T) {
 		want  string
 	}{{3, "c-cp-1 c-w-1 c-w-2 c-w-3"}, {1, "c-cp-1 c-w-1"}, {0, "c-cp-1"}, {2, "c-cp-1 c-w-1 c-w-2"}} {
 		var err error
-		if p, err = e.ApplyPool(context.Background(), testPool(tc.nodes), p.Nodes, quick); err != nil {
+		if p, err = e.ApplyPool(context.Background(), testPool(tc.nodes), &p, quick); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.names(); got != tc.want || len(p.Nodes) != tc.nodes {
@@ -128,7 +130,7 @@ func TestMissingNodeIsReportedAndMadeAnew(t *testing.T) {
 	if n := p.Nodes["c-w-2"]; n.State != NodeMissing || !n.State.Drifted() || p.Spec.Nodes != 2 {
 		t.Fatalf("the node is %+v in a pool of %d", n, p.Spec.Nodes)
 	}
-	if p, err = e.ApplyPool(context.Background(), p.Spec, p.Nodes, quick); err != nil {
+	if p, err = e.ApplyPool(context.Background(), p.Spec, &p, quick); err != nil {
 		t.Fatal(err)
 	}
 	if n := p.Nodes["c-w-2"]; n.State != NodeReady || n.UUID == old {
@@ -150,7 +152,7 @@ func TestStoppedNodeIsStarted(t *testing.T) {
 	if err != nil || p.Nodes["c-w-1"].State != NodeStopped {
 		t.Fatalf("%v, %+v", err, p.Nodes)
 	}
-	if p, err = e.ApplyPool(context.Background(), p.Spec, p.Nodes, quick); err != nil {
+	if p, err = e.ApplyPool(context.Background(), p.Spec, &p, quick); err != nil {
 		t.Fatal(err)
 	}
 	if n := p.Nodes["c-w-1"]; n.State != NodeReady || n.UUID != m.UUID {
@@ -184,7 +186,7 @@ func TestPartialPool(t *testing.T) {
 	}
 	first := p.Nodes["c-w-1"].UUID
 	delete(w.startErr, "c-w-3")
-	if p, err = e.ApplyPool(context.Background(), testPool(3), p.Nodes, quick); err != nil {
+	if p, err = e.ApplyPool(context.Background(), testPool(3), &p, quick); err != nil {
 		t.Fatal(err)
 	}
 	if p.Nodes["c-w-1"].UUID != first || w.started["c-w-1"] != 1 || p.Nodes["c-w-3"].State != NodeReady || len(w.disks) != 4 {
@@ -270,14 +272,14 @@ func TestUnreachableIsNotGone(t *testing.T) {
 	if unknown == "" {
 		t.Fatalf("no node is unknown: %+v", p2.Nodes)
 	}
-	if _, err := e.ApplyPool(context.Background(), p.Spec, p2.Nodes, quick); err != nil {
+	if _, err := e.ApplyPool(context.Background(), p.Spec, &p2, quick); err != nil {
 		t.Fatal(err)
 	}
 	if w.started[unknown] != 1 {
 		t.Errorf("%s was made anew although its hypervisor was only silent", unknown)
 	}
 	left, err := e.DeletePool(context.Background(), p.Spec, p2.Nodes, quick)
-	if err == nil || !strings.Contains(err.Error(), unknown) || len(left) != 1 {
+	if err == nil || !strings.Contains(err.Error(), unknown) || len(left.Nodes) != 1 {
 		t.Errorf("delete: %v, left %v", err, left)
 	}
 	w.unreachable["a"] = machine.ErrUnreachable
@@ -294,7 +296,7 @@ func TestDelete(t *testing.T) {
 	}
 	// With the API down the pool goes all the same.
 	w.apiDown = errors.New("connection refused")
-	if left, err := e.DeletePool(context.Background(), p.Spec, p.Nodes, quick); err != nil || len(left) != 0 {
+	if left, err := e.DeletePool(context.Background(), p.Spec, p.Nodes, quick); err != nil || len(left.Nodes) != 0 {
 		t.Fatalf("%v, left %v", err, left)
 	}
 	if left, err := e.DeleteCluster(context.Background(), s.Spec, s.Nodes, quick); err != nil || len(left) != 0 {
@@ -348,7 +350,7 @@ func TestSettingsAreRecorded(t *testing.T) {
 	e, s, _ := up(t, w, 0)
 	spec := testSpec
 	spec.Settings.SSHAuthorizedKeys = []string{"ssh-ed25519 AAAA someone"}
-	if _, err := e.ApplyCluster(context.Background(), spec, s.Nodes, quick); err != nil {
+	if _, err := e.ApplyCluster(context.Background(), spec, &s, quick); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.machine("c-cp-1").Record.Cluster.SSHAuthorizedKeys; len(got) != 1 {
@@ -373,7 +375,7 @@ func TestLostServer(t *testing.T) {
 	if _, err := e.ReadCluster(context.Background(), s.Spec, s.Nodes); !errors.Is(err, ErrGone) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := e.ApplyCluster(context.Background(), testSpec, s.Nodes, quick); err == nil || !strings.Contains(err.Error(), "datastore is lost") {
+	if _, err := e.ApplyCluster(context.Background(), testSpec, &s, quick); err == nil || !strings.Contains(err.Error(), "datastore is lost") {
 		t.Errorf("apply: %v", err)
 	}
 	// The new cluster may take the name at once, and the old pool can still be destroyed.
@@ -382,7 +384,7 @@ func TestLostServer(t *testing.T) {
 	if review, err := e.CheckCluster(context.Background(), other, nil); err != nil || len(review.Problems) > 0 {
 		t.Errorf("check: %v, %v", review, err)
 	}
-	if left, err := e.DeletePool(context.Background(), p.Spec, p.Nodes, quick); err != nil || len(left) > 0 {
+	if left, err := e.DeletePool(context.Background(), p.Spec, p.Nodes, quick); err != nil || len(left.Nodes) > 0 {
 		t.Errorf("delete: %v, %v", left, err)
 	}
 }

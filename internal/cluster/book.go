@@ -37,8 +37,8 @@ type groupKey struct{ cluster, pool string }
 type promise struct {
 	size  placement.Size
 	hosts Assignment
-	// stores is the store of each host.
-	stores map[string]string
+	// stores is the store of each host, and data that of the data disks.
+	stores, data map[string]string
 	// settings are those of the cluster, where the group is that of its servers.
 	settings *record.Cluster
 	// instead: the group's cluster takes the place of one of the same name, which goes first.
@@ -52,12 +52,12 @@ func newBook() book {
 func keyOf(r record.Record) groupKey { return groupKey{r.ClusterName, r.Pool} }
 
 func sizeOf(s record.Shape) placement.Size {
-	return placement.Size{VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB, DiskMiB: s.DiskGiB << 10}
+	return placement.Size{VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB, DiskMiB: s.DiskGiB << 10, DataMiB: s.Data.SizeGiB << 10}
 }
 
-// atWork is a size without the disk, which counts against a store.
+// atWork is a size without the disks, which count against stores.
 func atWork(s placement.Size) placement.Size {
-	s.DiskMiB = 0
+	s.DiskMiB, s.DataMiB = 0, 0
 	return s
 }
 
@@ -130,8 +130,8 @@ func (b *book) promise(g group, c choice, o machine.Observation, fit map[string]
 		}
 	}
 	instead := b.promised[k].instead
-	a := b.accountFor(k, g.base.ClusterID, anew, c.going(), o)
-	r := g.request(c, o, fit, a)
+	a := b.accountFor(k, g.base.ClusterID, anew, c, g.base.Shape, o)
+	r := g.request(c, c.fresh, o, fit, a)
 	found, err := placement.Place(r)
 	if err != nil {
 		return nil, false, err
@@ -152,10 +152,10 @@ func (b *book) promise(g group, c choice, o machine.Observation, fit map[string]
 
 // promise writes down the places that were found for a group's new nodes.
 func (g group) promise(found map[int]string, fit map[string]machine.Site) promise {
-	p := promise{size: sizeOf(g.base.Shape), hosts: Assignment{}, stores: map[string]string{}}
+	p := promise{size: sizeOf(g.base.Shape), hosts: Assignment{}, stores: map[string]string{}, data: map[string]string{}}
 	for ordinal, host := range found {
 		p.hosts[record.ShortName(g.base.Pool, ordinal)] = host
-		p.stores[host] = fit[host].Store
+		p.stores[host], p.data[host] = fit[host].Store, fit[host].DataStore
 	}
 	return p
 }
@@ -166,7 +166,7 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 	k := keyOf(g.base)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := g.request(c, o, fit, b.accountFor(k, g.base.ClusterID, false, c.going(), o))
+	r := g.request(c, c.fresh, o, fit, b.accountFor(k, g.base.ClusterID, false, c, g.base.Shape, o))
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
 		h.Used, h.Held = h.Used.Plus(h.Held), placement.Size{}
@@ -180,18 +180,35 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 	return p.hosts, nil
 }
 
+// look finds places for nodes that stand in for others, beside everything that was promised.
+func (b *book) look(g group, c choice, o machine.Observation, fit map[string]machine.Site) (Assignment, error) {
+	k := keyOf(g.base)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, err := placement.Place(g.request(c, c.surge, o, fit, b.accountFor(k, g.base.ClusterID, false, c, g.base.Shape, o)))
+	if err != nil {
+		return nil, err
+	}
+	return g.promise(found, fit).hosts, nil
+}
+
 // request puts the question to package placement.
-func (g group) request(c choice, o machine.Observation, fit map[string]machine.Site, a account) placement.Request {
-	r := placement.Request{Nodes: c.fresh, Size: sizeOf(g.base.Shape), Rule: g.rule(c.fresh), Stores: map[string]int{}}
+func (g group) request(c choice, nodes []int, o machine.Observation, fit map[string]machine.Site, a account) placement.Request {
+	r := placement.Request{Nodes: nodes, Size: sizeOf(g.base.Shape), Rule: g.rule(nodes), Stores: map[string]int{}}
 	for _, name := range sortedKeys(fit) {
 		have, site, over := o.Hosts[name], fit[name], g.overcommit[name]
 		r.Hosts = append(r.Hosts, placement.Host{
 			Name: name, VCPUs: int(float64(have.CPUs) * over.CPU), MemoryMiB: int(float64(have.MemoryMiB) * over.Memory),
-			Used: a.used[name], Held: a.held[name], Store: site.Store, Members: c.on(name),
+			Used: a.used[name], Held: a.held[name], Store: site.Store, DataStore: site.DataStore, Members: c.on(name),
 		})
-		room := int(float64(site.FreeMiB)*over.Disk) - site.CopyMiB - a.stores[site.Store]
-		if least, shared := r.Stores[site.Store]; !shared || room < least {
-			r.Stores[site.Store] = room
+		limit := func(store string, room int) {
+			if least, shared := r.Stores[store]; !shared || room < least {
+				r.Stores[store] = room
+			}
+		}
+		limit(site.Store, int(float64(site.FreeMiB)*over.Disk)-site.CopyMiB-a.stores[site.Store])
+		if r.Size.DataMiB > 0 {
+			limit(site.DataStore, int(float64(site.DataFreeMiB)*over.Disk)-a.stores[site.DataStore])
 		}
 	}
 	return r
@@ -204,9 +221,11 @@ type account struct {
 	stores     map[string]int
 }
 
-// accountFor sums up the fleet for the new nodes of a group, of the cluster with that id ("" while it has none). What is
-// going, by UUID, makes room for them. anew: the group's present nodes go before the new ones come. The caller holds b.mu.
-func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[string]bool, o machine.Observation) account {
+// accountFor sums up the fleet for the new nodes of a group, of the cluster with that id ("" while it has none). What goes by
+// its choice makes room for them, and what is changed to the shape counts with that. anew: the group's present nodes go
+// before the new ones come. The caller holds b.mu.
+func (b *book) accountFor(k groupKey, clusterID string, anew bool, c choice, shape record.Shape, o machine.Observation) account {
+	going, grown := c.going(), c.grown()
 	a := account{used: map[string]placement.Size{}, held: map[string]placement.Size{}, stores: map[string]int{}}
 	ours := map[string]record.Record{}
 	for _, m := range o.Machines {
@@ -220,6 +239,9 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[str
 	for host, h := range o.Hosts {
 		for _, d := range h.Domains {
 			size := placement.Size{VCPUs: d.VCPUs, MemoryMiB: d.MemoryMiB}
+			if grown[d.UUID] {
+				size = atWork(sizeOf(shape))
+			}
 			r, known := ours[d.UUID]
 			maker, made := b.made[d.UUID]
 			standing[d.UUID], taken[host+"/"+d.Name] = true, true
@@ -250,6 +272,7 @@ func (b *book) accountFor(k groupKey, clusterID string, anew bool, going map[str
 		}
 		for short, host := range p.hosts {
 			a.stores[p.stores[host]] += p.size.DiskMiB
+			a.stores[p.data[host]] += p.size.DataMiB
 			size := atWork(p.size)
 			place := host + "/" + key.cluster + "-" + short
 			switch {

@@ -166,16 +166,16 @@ func (r *randomRun) prepare() {
 	case 1:
 		c := old
 		c.Servers = 3
-		plan := func(e *Engine) (Review, error) { return e.CheckCluster(background, c, s.Nodes) }
+		plan := func(e *Engine) (Review, error) { return e.CheckCluster(background, c, &s) }
 		r.jobs = append(r.jobs, &job{name: "old", first: plan, again: plan, apply: func(e *Engine, a Assignment) error {
 			c := c
 			c.Assignment = a
-			return firstError(e.ApplyCluster(background, c, s.Nodes, quick))
+			return firstError(e.ApplyCluster(background, c, &s, quick))
 		}})
-		r.change(resized(p), p.Nodes, "old")
-		r.change(resized(q), q.Nodes, "old")
+		r.change(resized(p), &p, "old")
+		r.change(resized(q), &q, "old")
 	default:
-		r.change(resized(p), p.Nodes)
+		r.change(resized(p), &p)
 		r.remove(q)
 		if r.rnd.IntN(2) == 0 {
 			r.change(r.pool(old, "q"), nil, "remove q")
@@ -208,14 +208,14 @@ func (r *randomRun) create(c Spec, instead string, pools ...PoolSpec) {
 }
 
 // change makes a pool anew, or of another size.
-func (r *randomRun) change(p PoolSpec, prior Nodes, after ...string) {
-	plan := func(e *Engine) (Review, error) { return e.CheckPool(background, p, prior) }
+func (r *randomRun) change(p PoolSpec, before *PoolState, after ...string) {
+	plan := func(e *Engine) (Review, error) { return e.CheckPool(background, p, before) }
 	r.jobs = append(r.jobs, &job{
 		name: p.ClusterID[:8] + "/" + p.Name, after: after, first: plan, again: plan,
 		apply: func(e *Engine, a Assignment) error {
 			p := p
 			p.Assignment = a
-			return firstError(e.ApplyPool(background, p, prior, quick))
+			return firstError(e.ApplyPool(background, p, before, quick))
 		},
 	})
 }

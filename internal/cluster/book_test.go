@@ -64,13 +64,13 @@ func TestHalfMadeNodeMakesRoom(t *testing.T) {
 	}
 	delete(w.startErr, "c-w-1")
 	again := w.engine()
-	r, err := again.CheckPool(background, testPool(1), p.Nodes)
+	r, err := again.CheckPool(background, testPool(1), &p)
 	if err != nil || len(r.Problems) > 0 || r.Assignment["w-1"] != "a" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	spec := testPool(1)
 	spec.Assignment = r.Assignment
-	if p, err = again.ApplyPool(background, spec, p.Nodes, quick); err != nil || p.Nodes["c-w-1"].State != NodeReady {
+	if p, err = again.ApplyPool(background, spec, &p, quick); err != nil || p.Nodes["c-w-1"].State != NodeReady {
 		t.Errorf("%v, %v", err, p.Nodes)
 	}
 }
@@ -105,12 +105,12 @@ func TestManualRuleOfNewNodes(t *testing.T) {
 	}
 	w.unreachable["b"] = machine.ErrUnreachable
 	spec.Nodes, spec.Placement.Hosts = 3, []string{"b", "c", "a"}
-	r, err := e.CheckPool(background, spec, p.Nodes)
+	r, err := e.CheckPool(background, spec, &p)
 	if err != nil || len(r.Problems) > 0 || !maps.Equal(r.Assignment, Assignment{"w-1": "b", "w-2": "c", "w-3": "a"}) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	spec.Assignment = r.Assignment
-	if p, err = e.ApplyPool(background, spec, p.Nodes, quick); err != nil || p.Nodes["c-w-2"].Hypervisor != "c" || p.Nodes["c-w-3"].Hypervisor != "a" {
+	if p, err = e.ApplyPool(background, spec, &p, quick); err != nil || p.Nodes["c-w-2"].Hypervisor != "c" || p.Nodes["c-w-3"].Hypervisor != "a" {
 		t.Errorf("%v, %v", err, p.Nodes)
 	}
 }
@@ -122,7 +122,7 @@ func TestPlanIsNotTold(t *testing.T) {
 	e := w.engine()
 	spec := three()
 	spec.Settings.Endpoint = "lb.example"
-	if r, err := e.CheckCluster(background, spec, s.Nodes); err != nil || len(r.Problems) > 0 {
+	if r, err := e.CheckCluster(background, spec, &s); err != nil || len(r.Problems) > 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if k, err := e.Kubeconfig(background, spec.ID); err != nil || k.Host != "192.0.2.49" {

@@ -24,19 +24,24 @@ type Problem struct {
 	Err        error
 }
 
-// CheckCluster reviews a wanted cluster against the hypervisors that answer. A nil prior means that it is to be made, be
-// it in the place of another one.
-func (e *Engine) CheckCluster(ctx context.Context, spec Spec, prior Nodes) (Review, error) {
+// CheckCluster reviews a wanted cluster against the hypervisors that answer. Without a state of before it is to be made, be it
+// in the place of another one.
+func (e *Engine) CheckCluster(ctx context.Context, spec Spec, before *State) (Review, error) {
 	s := ofCluster(spec.Name)
-	if prior != nil {
-		s = ofGroups(spec.Name, record.ServerPool).want(prior, serverRecord(spec))
+	var prior Nodes
+	if before != nil {
+		prior = before.Nodes
+		s = ofGroups(spec.Name, record.ServerPool)
+		if same(spec.Extra, before.Spec.Extra) {
+			s = s.vouch(prior, e.serverGroup(before.Spec, prior, machine.Observation{}))
+		}
 	}
 	o, err := e.observe(ctx, s)
 	if err != nil {
 		return Review{}, err
 	}
 	g := e.serverGroup(spec, prior, o)
-	if prior == nil {
+	if before == nil {
 		g.machines = nil // What a replacement finds goes first.
 	}
 	r, err := e.review(ctx, g, o, spec.Settings)
@@ -46,16 +51,27 @@ func (e *Engine) CheckCluster(ctx context.Context, spec Spec, prior Nodes) (Revi
 	return r, err
 }
 
+// same reports whether a state tells of the same texts as are wanted. Where it does not, it may be because they were not
+// known to it, and only the records tell what the nodes were made with.
+func same(a, b Extra) bool {
+	return a.Registries == b.Registries && a.UserData == b.UserData && slices.Equal(a.Args, b.Args)
+}
+
 // CheckPool reviews a wanted node pool; see CheckCluster. The cluster's id may be "" where it is not known yet.
-func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) (Review, error) {
+func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, before *PoolState) (Review, error) {
 	name := e.nameOf(spec.ClusterID)
 	if spec.ClusterID == "" {
 		name = e.book.stranger(spec.Name).cluster
 	}
-	base := poolRecord(spec, name)
 	s := ofCluster(name)
-	if prior != nil {
-		s = ofGroups(cmp.Or(name, clusterOf(prior, spec.Name)), record.ServerPool, spec.Name).want(prior, base)
+	var prior Nodes
+	if before != nil {
+		prior = before.Nodes
+		known := cmp.Or(name, clusterOf(prior, spec.Name))
+		s = ofGroups(known, record.ServerPool, spec.Name)
+		if same(spec.Extra, before.Spec.Extra) {
+			s = s.vouch(prior, e.poolGroup(before.Spec, known, prior, machine.Observation{}))
+		}
 	}
 	o, err := e.observe(ctx, s)
 	if err != nil {
@@ -67,13 +83,13 @@ func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) (Rev
 		settings = e.book.settings(name)
 	case len(servers) > 0:
 		settings = clusterSettings(servers)
-		base.ClusterName = servers[0].Record.ClusterName
+		name = servers[0].Record.ClusterName
 	case len(o.Unreachable) == 0:
 		return Review{Problems: []Problem{{Field: machine.FieldCluster, Err: fmt.Errorf("no hypervisor has a server of the cluster %s", spec.ClusterID)}}}, nil
 	}
-	g := e.newGroup(base, spec.Nodes, prior, o)
+	g := e.poolGroup(spec, name, prior, o)
 	taken := poolTaken(g)
-	if prior == nil {
+	if before == nil {
 		g.machines = nil // What a replacement finds goes first.
 	}
 	r, err := e.review(ctx, g, o, settings)
@@ -85,35 +101,53 @@ func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, prior Nodes) (Rev
 
 // review finds out what becomes of a group's nodes, and promises the new ones their places.
 func (e *Engine) review(ctx context.Context, g group, o machine.Observation, settings record.Cluster) (Review, error) {
-	g.ready = g.readyBefore()
+	g.ready, g.sick = g.before()
 	c, err := g.choose()
 	if err != nil {
 		return Review{Problems: []Problem{{Err: err}}}, nil
 	}
-	a := c.stay
-	if len(c.fresh) == 0 {
-		e.book.settle(keyOf(g.base))
-		return Review{Assignment: a}, nil
+	r := Review{Assignment: c.stay, Changes: g.changes(c)}
+	if p := g.unchangeable(c); p != nil {
+		r.Problems = append(r.Problems, *p)
+		return r, nil
 	}
-	fit, problems, err := e.candidates(ctx, g, c, o, settings)
+	problems, err := e.outgrown(ctx, g, c, o, settings)
 	if err != nil {
 		return Review{}, err
 	}
-	if len(fit) == 0 {
-		return Review{Problems: problems}, nil
+	if len(c.surge) > 0 && len(problems) == 0 {
+		if _, problems, err = e.surgePlaces(ctx, g, c, o, settings); err != nil {
+			return Review{}, err
+		}
 	}
-	if open := slices.DeleteFunc(slices.Clone(problems), Problem.closed); len(open) > 0 {
-		return Review{Problems: open}, nil
+	if r.Problems = problems; len(problems) > 0 {
+		return r, nil
+	}
+	if len(c.fresh) == 0 {
+		e.book.settle(keyOf(g.base))
+		return r, nil
+	}
+	fit, problems, err := e.candidates(ctx, g, c.fresh, o, settings)
+	if err != nil {
+		return Review{}, err
+	}
+	r.Assignment = nil
+	if r.Problems = problems; len(fit) == 0 {
+		return r, nil
+	}
+	if r.Problems = slices.DeleteFunc(slices.Clone(problems), Problem.closed); len(r.Problems) > 0 {
+		return r, nil
 	}
 	places, sure, err := e.book.promise(g, c, o, fit)
 	if err != nil {
-		return Review{Problems: []Problem{placementProblem(err, problems)}}, nil
+		r.Problems = []Problem{placementProblem(err, problems)}
+		return r, nil
 	}
-	if !sure {
-		return Review{}, nil
+	if sure {
+		r.Assignment = c.stay
+		maps.Copy(r.Assignment, places)
 	}
-	maps.Copy(a, places)
-	return Review{Assignment: a}, nil
+	return r, nil
 }
 
 // closed reports whether a problem is more than that nobody could be asked.
@@ -164,13 +198,17 @@ func nameTaken(o machine.Observation, spec Spec) *Problem {
 // candidates finds the hypervisors that can take new nodes of the group, with what they offer. The problems say why
 // others cannot, which may be that they did not answer (machine.ErrUnreachable); a foreign VM under one of the names is a
 // problem wherever it stands.
-func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (map[string]machine.Site, []Problem, error) {
-	names, problems := e.eligible(ruleFor(g.rule(c.fresh), c.fresh))
+func (e *Engine) candidates(ctx context.Context, g group, ordinals []int, o machine.Observation, settings record.Cluster) (map[string]machine.Site, []Problem, error) {
+	return e.candidatesBy(ctx, g, ruleFor(g.rule(ordinals), ordinals), ordinals, o, settings)
+}
+
+func (e *Engine) candidatesBy(ctx context.Context, g group, rule record.Placement, ordinals []int, o machine.Observation, settings record.Cluster) (map[string]machine.Site, []Problem, error) {
+	names, problems := e.eligible(rule)
 	if len(problems) > 0 {
 		return nil, problems, nil
 	}
 	var vms []string
-	for _, ordinal := range c.fresh {
+	for _, ordinal := range ordinals {
 		if g.base.ClusterID != "" || g.base.Role == record.Server {
 			vms = append(vms, record.NodeName(g.base.ClusterName, g.base.Pool, ordinal))
 		}
@@ -180,10 +218,7 @@ func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Ob
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			sites[i], found[i] = e.checkHost(ctx, o, machine.Request{
-				Hypervisor: name, StoragePool: g.base.Shape.StoragePool, DiskGiB: g.base.Shape.DiskGiB,
-				Network: settings.Network, Bridge: settings.Bridge, Names: vms, ClusterID: g.base.ClusterID,
-			})
+			sites[i], found[i] = e.checkHost(ctx, o, g.requestTo(name, vms, settings))
 		})
 	}
 	wg.Wait()
@@ -205,7 +240,23 @@ func (e *Engine) candidates(ctx context.Context, g group, c choice, o machine.Ob
 			"cluster": g.base.ClusterName, "pool": g.base.Pool, "hypervisor": p.Hypervisor, "reason": p.Err.Error(),
 		})
 	}
+	for _, h := range e.fleet.Hypervisors() {
+		if !h.Schedulable && rule.Strategy != record.Manual {
+			problems = append(problems, Problem{Field: machine.FieldHypervisor, Hypervisor: h.Name, Err: errUnschedulable})
+		}
+	}
 	return fit, problems, nil
+}
+
+// errUnschedulable is why a hypervisor is not asked at all.
+var errUnschedulable = errors.New("it takes no new nodes: it is configured with schedulable = false")
+
+// requestTo asks a hypervisor for nodes of the group under these names.
+func (g group) requestTo(hypervisor string, names []string, settings record.Cluster) machine.Request {
+	return machine.Request{
+		Hypervisor: hypervisor, StoragePool: g.base.Shape.StoragePool, DiskGiB: g.base.Shape.DiskGiB, Data: g.base.Shape.Data,
+		HostDevices: g.hostDevices[hypervisor], Network: settings.Network, Bridge: settings.Bridge, Names: names, ClusterID: g.base.ClusterID,
+	}
 }
 
 // ruleFor is a rule as far as it is about new nodes: where others stand does not matter for them.
@@ -248,7 +299,7 @@ func (e *Engine) eligible(rule record.Placement) ([]string, []Problem) {
 				Err: fmt.Errorf("the provider's configuration has no hypervisor %q; it has: %s", name, strings.Join(all, ", "))})
 		case !slices.Contains(schedulable, name):
 			problems = append(problems, Problem{Field: machine.FieldHosts,
-				Err: fmt.Errorf("the hypervisor %q takes no new nodes: it is configured with schedulable = false", name)})
+				Err: fmt.Errorf("hypervisor %q: %w", name, errUnschedulable)})
 		}
 	}
 	return names, problems
@@ -285,29 +336,29 @@ func problemError(problems []Problem) error {
 	return errors.Join(errs...)
 }
 
-// serverRecord is the record of a new server.
-func serverRecord(spec Spec) record.Record {
-	settings := spec.Settings
-	return record.Record{
-		ClusterID: spec.ID, ClusterName: spec.Name, Pool: record.ServerPool, Role: record.Server,
-		Shape: spec.Shape, Placement: spec.Placement, Cluster: &settings,
-	}
-}
-
-// poolRecord is the record of a new node of a pool.
-func poolRecord(spec PoolSpec, cluster string) record.Record {
-	return record.Record{
-		ClusterID: spec.ClusterID, ClusterName: cluster, Pool: spec.Name, Role: record.Agent, Shape: spec.Shape, Placement: spec.Placement,
-	}
-}
-
 // serverGroup is the group of a cluster's servers.
 func (e *Engine) serverGroup(spec Spec, prior Nodes, o machine.Observation) group {
-	return e.newGroup(serverRecord(spec), spec.Servers, prior, o)
+	settings := spec.Settings
+	return e.newGroup(record.Record{
+		ClusterID: spec.ID, ClusterName: spec.Name, Pool: record.ServerPool, Role: record.Server,
+		Shape: spec.Shape, Placement: spec.Placement, Setup: setupOf(spec.ID, spec.Extra), Cluster: &settings,
+	}, spec.Servers, prior, o)
+}
+
+// poolGroup is the group of a pool's nodes.
+func (e *Engine) poolGroup(spec PoolSpec, cluster string, prior Nodes, o machine.Observation) group {
+	g := e.newGroup(record.Record{
+		ClusterID: spec.ClusterID, ClusterName: cluster, Pool: spec.Name, Role: record.Agent,
+		Shape: spec.Shape, Placement: spec.Placement, Setup: setupOf(spec.ClusterID, spec.Extra), Labels: spec.Labels, Taints: spec.Taints,
+		Drain: cmp.Or(spec.Drain, DefaultDrain), Upgrade: cmp.Or(spec.Upgrade, DefaultUpgrade), Repair: cmp.Or(spec.Repair, DefaultRepair),
+	}, spec.Nodes, prior, o)
+	g.hostDevices, g.removeFirst = spec.HostDevices, spec.RemoveFirst
+	return g
 }
 
 // newGroup collects what the planner needs.
 func (e *Engine) newGroup(base record.Record, want int, prior Nodes, o machine.Observation) group {
+	base.Image = e.fleet.Template()
 	g := group{want: want, base: base, prior: prior, silence: e.silenceOf(o), overcommit: map[string]machine.Overcommit{}, identity: NewID}
 	for _, h := range e.fleet.Hypervisors() {
 		g.overcommit[h.Name] = h.Overcommit

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
 type guestOf struct {
@@ -91,6 +95,13 @@ func (g guestOf) Run(_ context.Context, program string, args ...string) ([]byte,
 		delete(g.w.waiting, g.m.UUID)
 		g.w.register(g.m)
 	}
+	if program == "/usr/bin/timeout" {
+		g.w.log = append(g.w.log, "restart "+g.m.Name)
+		n := g.w.nodes[g.m.Name]
+		n.Ready = g.w.restartErr[g.m.Name] == nil
+		g.w.nodes[g.m.Name] = n
+		return nil, g.w.restartErr[g.m.Name]
+	}
 	return []byte("a line of the journal\n"), nil
 }
 
@@ -167,6 +178,88 @@ func (k fakeKube) LeaveEtcd(_ context.Context, name string) (bool, error) {
 	k.w.left = append(k.w.left, name)
 	k.w.log = append(k.w.log, "left "+name)
 	return true, nil
+}
+
+// edit changes a Node object.
+func (k fakeKube) edit(name string, change func(*Node) error) error {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if err := cmp.Or(k.down(), k.w.step()); err != nil {
+		return err
+	}
+	n, ok := k.w.nodes[name]
+	if !ok {
+		return nil
+	}
+	err := change(&n)
+	k.w.nodes[name] = n
+	return err
+}
+
+func (k fakeKube) Cordon(_ context.Context, name string) error {
+	return k.edit(name, func(n *Node) error {
+		n.Cordoned = true
+		return nil
+	})
+}
+
+func (k fakeKube) Release(_ context.Context, name string) error {
+	return k.edit(name, func(n *Node) error {
+		n.Cordoned = false
+		return nil
+	})
+}
+
+func (k fakeKube) Drain(_ context.Context, name string, o DrainOptions) error {
+	return k.edit(name, func(n *Node) error {
+		switch {
+		case o.Timeout <= 0:
+			return errors.New("a drain without a bound")
+		case !n.Cordoned:
+			return fmt.Errorf("%s is not cordoned", name)
+		case o.Dead == n.Ready && k.w.machineOf(name).Power == machine.Running:
+			return fmt.Errorf("%s is drained as dead=%t", name, o.Dead)
+		}
+		k.w.log = append(k.w.log, "drain "+name)
+		return k.w.undrained[name]
+	})
+}
+
+// machineOf finds a VM. The caller holds w.mu.
+func (w *world) machineOf(name string) machine.Machine {
+	for _, m := range w.machines {
+		if m.Name == name {
+			return m
+		}
+	}
+	return machine.Machine{}
+}
+
+func (k fakeKube) Attached(_ context.Context, name string) ([]string, error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return k.w.attached[name], k.down()
+}
+
+func (k fakeKube) Label(_ context.Context, name string, labels map[string]string, taints []record.Taint) error {
+	return k.edit(name, func(n *Node) error {
+		out := map[string]string{}
+		for key, value := range n.Labels {
+			if !slices.Contains(n.OwnLabels, key) {
+				out[key] = value
+			}
+		}
+		maps.Copy(out, labels)
+		n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t record.Taint) bool {
+			return slices.Contains(n.OwnTaints, taintKey(t)) || slices.ContainsFunc(taints, func(o record.Taint) bool { return taintKey(o) == taintKey(t) })
+		})
+		n.Taints = append(n.Taints, taints...)
+		n.Labels, n.OwnLabels, n.OwnTaints = out, sortedKeys(labels), nil
+		for _, t := range taints {
+			n.OwnTaints = append(n.OwnTaints, taintKey(t))
+		}
+		return nil
+	})
 }
 
 var errNoAgent = fmt.Errorf("guest-ping: %w", guestagent.ErrNotConnected)

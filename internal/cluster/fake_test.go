@@ -15,6 +15,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,13 @@ type world struct {
 	dead map[string]bool
 	// steps is how many more changes are made before the process that makes them is killed, where that is not negative.
 	steps int
+	// template is the golden image that is configured.
+	template record.Template
+	// undrained says what a drain of a node leaves, attached which volumes stay attached to it.
+	undrained map[string]error
+	attached  map[string][]string
+	// restartErr is why k3s does not start again in a node.
+	restartErr map[string]error
 	// log lists starts, readiness of servers and removals of members in their order.
 	log []string
 }
@@ -97,7 +105,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, restartErr: map[string]error{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
 	}
 	for _, h := range hosts {
 		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
@@ -124,12 +132,7 @@ func (w *world) names() string {
 func (w *world) machine(name string) machine.Machine {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, m := range w.machines {
-		if m.Name == name {
-			return m
-		}
-	}
-	return machine.Machine{}
+	return w.machineOf(name)
 }
 
 // vanish removes a VM behind the provider's back.
@@ -208,7 +211,11 @@ func (w *world) Check(_ context.Context, r machine.Request) (machine.Site, []mac
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = r
-	return machine.Site{Store: r.Hypervisor + "/" + r.StoragePool, FreeMiB: w.freeMiB}, w.problems, w.unreachable[r.Hypervisor]
+	site := machine.Site{Store: r.Hypervisor + "/" + r.StoragePool, FreeMiB: w.freeMiB}
+	if r.Data.SizeGiB > 0 {
+		site.DataStore, site.DataFreeMiB = r.Hypervisor+"/"+r.Data.StoragePool, w.freeMiB
+	}
+	return site, w.problems, w.unreachable[r.Hypervisor]
 }
 
 func (w *world) Define(ctx context.Context, s machine.Spec) error {
@@ -277,11 +284,35 @@ func (w *world) Start(_ context.Context, m machine.Machine) error {
 // register makes the Node object of a VM whose k3s starts.
 func (w *world) register(m machine.Machine) {
 	g := w.guest(m)
-	w.nodes[m.Name] = Node{
+	n := Node{
 		Name: m.Name, Ready: !g.notReady, Reason: "KubeletNotReady", Message: "cni plugin not initialized", K3sVersion: testVersion,
 		InternalIP: address(m), BootID: fmt.Sprint(m.Name, " boot ", w.started[m.Name]),
 		Etcd: m.Record.Role == record.Server && !w.noVote, Voter: m.Record.Role == record.Server && !w.noVote,
 	}
+	if was, again := w.nodes[m.Name]; again {
+		n.Labels, n.Taints, n.OwnLabels, n.OwnTaints, n.Cordoned = was.Labels, was.Taints, was.OwnLabels, was.OwnTaints, was.Cordoned
+	} else {
+		n.Labels, n.Taints = maps.Clone(m.Record.Labels), slices.Clone(m.Record.Taints)
+	}
+	w.nodes[m.Name] = n
+}
+
+func (w *world) Template() record.Template { return w.template }
+
+func (w *world) Resize(_ context.Context, m machine.Machine, s record.Shape) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.step(); err != nil {
+		return err
+	}
+	m = w.machines[m.UUID]
+	if m.Power != machine.Stopped {
+		return fmt.Errorf("%s is %s", m.Name, m.Power)
+	}
+	m.Record.Shape = s
+	w.machines[m.UUID] = m
+	w.log = append(w.log, "resize "+m.Name)
+	return nil
 }
 
 func (w *world) SetRecord(_ context.Context, m machine.Machine, r record.Record) error {

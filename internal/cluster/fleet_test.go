@@ -52,7 +52,7 @@ func TestThreeServers(t *testing.T) {
 	w.vanish("c-cp-2")
 	w.nodes["c-cp-2"] = Node{Name: "c-cp-2", Etcd: true, Voter: true}
 	w.log = nil
-	if s, err = e.ApplyCluster(background, three(), s.Nodes, quick); err != nil {
+	if s, err = e.ApplyCluster(background, three(), &s, quick); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(w.log, ", "); got != "left c-cp-2, start c-cp-2, joined c-cp-2" || s.Nodes["c-cp-2"].State != NodeReady {
@@ -62,14 +62,14 @@ func TestThreeServers(t *testing.T) {
 	one := three()
 	one.Servers = 1
 	w.log = nil
-	if s, err = e.ApplyCluster(background, one, s.Nodes, quick); err != nil {
+	if s, err = e.ApplyCluster(background, one, &s, quick); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(w.log, ", "); got != "left c-cp-2, left c-cp-3" || w.names() != "c-cp-1" {
+	if got := strings.Join(w.log, ", "); got != "drain c-cp-2, left c-cp-2, drain c-cp-3, left c-cp-3" || w.names() != "c-cp-1" {
 		t.Errorf("the order was %s, VMs %s", got, w.names())
 	}
 	w.log = nil
-	if _, err = e.ApplyCluster(background, three(), s.Nodes, quick); err != nil || w.started["c-cp-1"] != 1 {
+	if _, err = e.ApplyCluster(background, three(), &s, quick); err != nil || w.started["c-cp-1"] != 1 {
 		t.Errorf("growth: %v, %v", err, w.started)
 	}
 }
@@ -96,7 +96,7 @@ func TestNoQuorum(t *testing.T) {
 	w.nodes["c-cp-1"] = n
 	w.vanish("c-cp-2")
 	w.nodes["c-cp-2"] = Node{Name: "c-cp-2", Etcd: true}
-	_, err = e.ApplyCluster(background, three(), s.Nodes, quick)
+	_, err = e.ApplyCluster(background, three(), &s, quick)
 	if err == nil || w.names() != "c-cp-1 c-cp-3" || len(w.left) > 0 {
 		t.Errorf("with a server down: %v, VMs %s, left etcd %v", err, w.names(), w.left)
 	}
@@ -105,11 +105,11 @@ func TestNoQuorum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := e.CheckCluster(background, three(), read.Nodes)
+	review, err := e.CheckCluster(background, three(), &read)
 	if err != nil || len(review.Problems) != 1 || !errors.Is(review.Problems[0].Err, ErrNoQuorum) {
 		t.Errorf("check: %+v, %v", review, err)
 	}
-	if _, err := e.ApplyCluster(background, three(), read.Nodes, quick); !errors.Is(err, ErrNoQuorum) || w.names() != "c-cp-1" {
+	if _, err := e.ApplyCluster(background, three(), &read, quick); !errors.Is(err, ErrNoQuorum) || w.names() != "c-cp-1" {
 		t.Errorf("with two lost: %v, VMs %s", err, w.names())
 	}
 }
@@ -131,7 +131,7 @@ func TestRefreshReadsNoRecords(t *testing.T) {
 	if _, err := e.Kubeconfig(background, s.Spec.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.CheckPool(background, testPool(21), p.Nodes); err != nil {
+	if _, err := e.CheckPool(background, testPool(21), &p); err != nil {
 		t.Fatal(err)
 	}
 	if w.surveyed != 1 || w.described != 0 {
@@ -280,7 +280,7 @@ func TestLostNodeIsNoLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := w.engine()
-	if _, err := second.ApplyPool(background, p.Spec, read.Nodes, quick); err != nil {
+	if _, err := second.ApplyPool(background, p.Spec, &read, quick); err != nil {
 		t.Fatal(err)
 	}
 	again, err := second.CheckPool(background, other, nil)
@@ -362,10 +362,10 @@ func TestManualPlacement(t *testing.T) {
 	}
 	// Another rule moves nothing, but it is written down.
 	spec.Placement = record.Placement{Strategy: record.Auto, AntiAffinity: record.Preferred}
-	if r, err = e.CheckCluster(background, spec, s.Nodes); err != nil || fmt.Sprint(r.Assignment) != "map[cp-1:c cp-2:a cp-3:c]" {
+	if r, err = e.CheckCluster(background, spec, &s); err != nil || fmt.Sprint(r.Assignment) != "map[cp-1:c cp-2:a cp-3:c]" {
 		t.Errorf("%v, %v", r.Assignment, err)
 	}
-	if s, err = e.ApplyCluster(background, spec, s.Nodes, quick); err != nil || w.started["c-cp-3"] != 1 {
+	if s, err = e.ApplyCluster(background, spec, &s, quick); err != nil || w.started["c-cp-3"] != 1 {
 		t.Errorf("%v, %v", err, w.started)
 	}
 	if found, err := e.FindCluster(background, "c"); err != nil || found.Placement.AntiAffinity != record.Preferred {
@@ -405,7 +405,7 @@ func TestEndpoint(t *testing.T) {
 		t.Errorf("the kubeconfig leads to %s, %v", k.Host, err)
 	}
 	spec.Settings.Endpoint = "vip.example:7443"
-	if s, err = e.ApplyCluster(background, spec, s.Nodes, quick); err != nil || s.Endpoint != "https://vip.example:7443" {
+	if s, err = e.ApplyCluster(background, spec, &s, quick); err != nil || s.Endpoint != "https://vip.example:7443" {
 		t.Fatalf("%s, %v", s.Endpoint, err)
 	}
 	for name, text := range w.written {

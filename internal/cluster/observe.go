@@ -50,8 +50,6 @@ type scope struct {
 	belongs func(name string) bool
 	// known are nodes that the state vouches for, by UUID: their records are not read again.
 	known map[string]machine.Machine
-	// wanted: the known nodes are as a plan wants them, which is not for others to know.
-	wanted bool
 	// fresh: nothing that was seen before counts, neither a survey nor a record nor the state.
 	fresh bool
 }
@@ -82,27 +80,37 @@ func (s scope) anew() scope {
 	return s
 }
 
-// want vouches for a state's nodes by what a plan wants of them.
-func (s scope) want(nodes Nodes, base record.Record) scope {
-	s = s.vouch(nodes, base)
-	s.wanted = true
-	return s
-}
-
-// vouch adds the nodes that a state knows. It vouches for those that had joined when they were last seen; the power
-// state is seen anew in any case.
-func (s scope) vouch(nodes Nodes, base record.Record) scope {
+// vouch adds the nodes that a state knows, by the group that the state tells of. It vouches for those that had joined, and
+// were as they should be, when they were last seen; the power state is seen anew in any case.
+func (s scope) vouch(nodes Nodes, g group) scope {
 	s.known = map[string]machine.Machine{}
 	for name, n := range nodes {
-		ordinal := ordinalOf(base, name)
-		if ordinal == 0 || n.State != NodeReady && n.State != NodeNotReady && n.State != NodeStopped {
+		ordinal := ordinalOf(g.base, name)
+		if ordinal == 0 || !n.State.settled() {
 			continue
 		}
-		r := base
-		r.Ordinal, r.Phase, r.Volumes = ordinal, record.Joined, volumes(name, n.UUID, r.Shape.StoragePool)
+		r := g.base
+		r.Ordinal, r.Phase, r.Volumes, r.HostDevices = ordinal, record.Joined, volumes(name, n.UUID, r.Shape), g.hostDevices[n.Hypervisor]
+		r.Image = imageOf(n.Template)
 		s.known[n.UUID] = machine.Machine{Hypervisor: n.Hypervisor, Name: name, UUID: n.UUID, MAC: n.MAC, Record: r}
 	}
 	return s
+}
+
+// imageText is how a golden image is shown, and imageOf what was shown.
+func imageText(t record.Template) string {
+	if t == (record.Template{}) {
+		return ""
+	}
+	return t.Pool + "/" + t.Volume
+}
+
+func imageOf(text string) record.Template {
+	pool, volume, ok := strings.Cut(text, "/")
+	if !ok {
+		return record.Template{}
+	}
+	return record.Template{Pool: pool, Volume: volume}
 }
 
 // observe surveys the fleet and reads the records of the VMs in the scope, which costs a call for each VM that nobody
@@ -193,10 +201,7 @@ func (e *Engine) look(ctx context.Context, hypervisor string, host machine.Host,
 		switch {
 		case ok && !s.fresh:
 			m.Hypervisor, m.Power = hypervisor, d.Power
-			machines = append(machines, m)
-			if !known || !s.wanted {
-				tell = append(tell, m)
-			}
+			machines, tell = append(machines, m), append(tell, m)
 		case s.belongs == nil || s.belongs(d.Name):
 			unknown = append(unknown, d.UUID)
 		}

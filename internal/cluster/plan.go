@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
@@ -37,8 +36,14 @@ const (
 	Seal Action = "seal"
 	// Configure gives a server that runs its changed settings, and restarts k3s in it.
 	Configure Action = "configure"
-	// Stop powers the VM off, Delete removes it with its volumes.
+	// Drain cordons a node, evicts its pods and waits until no volume is attached to it; Release takes the cordon back.
+	Drain   Action = "drain"
+	Release Action = "release"
+	// Label gives the Node object the labels and taints of its pool.
+	Label Action = "label"
+	// Stop powers the VM off, Resize gives it its new size meanwhile, Delete removes it with its volumes.
 	Stop   Action = "stop"
+	Resize Action = "resize"
 	Delete Action = "delete"
 )
 
@@ -46,6 +51,10 @@ const (
 type Lane struct {
 	Machine machine.Machine
 	Actions []Action
+	// Then is what happens next in its place, once all that is done.
+	Then *Lane
+	// Else is tried where the node does not come up.
+	Else *Lane
 }
 
 // Stage is a set of lanes that run side by side.
@@ -64,11 +73,24 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "%s\n", s.Name)
 		for _, l := range s.Lanes {
 			fmt.Fprintf(&b, "  %s@%s:", l.Machine.Name, l.Machine.Hypervisor)
-			for _, a := range l.Actions {
-				fmt.Fprintf(&b, " %s", a)
-			}
+			b.WriteString(l.steps())
 			b.WriteByte('\n')
 		}
+	}
+	return b.String()
+}
+
+// steps lists the actions of a lane, and of those that come after it.
+func (l Lane) steps() string {
+	var b strings.Builder
+	for _, a := range l.Actions {
+		fmt.Fprintf(&b, " %s", a)
+	}
+	if l.Then != nil {
+		b.WriteString(", then" + l.Then.steps())
+	}
+	if l.Else != nil {
+		b.WriteString(", else" + l.Else.steps())
 	}
 	return b.String()
 }
@@ -89,8 +111,16 @@ type group struct {
 	silence silence
 	// registered are the names of the cluster's Node objects.
 	registered []string
-	// ready tells which nodes are Ready, members which run members of etcd; nil where the API was not asked.
+	// ready tells which nodes are Ready, members which run members of etcd; nil where the API was not asked. api are the
+	// Node objects.
 	ready, members map[string]bool
+	api            map[string]Node
+	// sick are the nodes that are not Ready for longer than is allowed.
+	sick map[string]bool
+	// hostDevices are the PCI devices of the node on each hypervisor.
+	hostDevices map[string][]string
+	// removeFirst are the short names of nodes that go before others.
+	removeFirst []string
 	// overcommit is that of each hypervisor.
 	overcommit map[string]machine.Overcommit
 	// identity makes the UUID of a new VM.
@@ -108,6 +138,11 @@ type choice struct {
 	stay Assignment
 	// fresh are the ordinals of new nodes.
 	fresh []int
+	// needs are what has to be done to nodes that are kept, by name.
+	needs map[string]need
+	// stand are surplus nodes that stay until others have been changed, and surge the ordinals of new ones that do.
+	stand []machine.Machine
+	surge []int
 }
 
 // going are the VMs that go before new ones come, by UUID.
@@ -138,10 +173,13 @@ func (c choice) on(hypervisor string) int {
 func (g group) choose() (choice, error) {
 	var c choice
 	for _, m := range g.machines {
-		if m.Record.Phase == record.Joined {
-			c.keep = append(c.keep, m)
-		} else {
+		switch {
+		case m.Record.Phase != record.Joined:
 			c.broken = append(c.broken, m)
+		case m.Record.Temporary && m.Record.Ordinal > g.want:
+			c.surplus = append(c.surplus, m)
+		default:
+			c.keep = append(c.keep, m)
 		}
 	}
 	c.held, c.lost = g.withheld()
@@ -152,8 +190,10 @@ func (g group) choose() (choice, error) {
 	}
 	surplus := len(c.keep) + len(c.held) - g.want
 	if surplus > len(c.keep) {
-		return choice{}, fmt.Errorf("%d nodes have to go, but nothing can be said of %s: their hypervisors do not answer, or their records cannot be read",
-			surplus, strings.Join(namesOf(c.held), ", "))
+		return choice{}, &Failure{
+			Err:    fmt.Errorf("fewer nodes are wanted, and nothing can be said of %s: %w", strings.Join(namesOf(c.held), ", "), g.reasons(c.held)),
+			Remedy: "apply again when their hypervisors answer and their records can be read.",
+		}
 	}
 	g.sortForRemoval(c.keep)
 	for ; len(c.keep) > 0 && (surplus > 0 || !g.promises(c.keep[0])); surplus-- {
@@ -175,6 +215,13 @@ func (g group) choose() (choice, error) {
 		}
 	}
 	c.stay = g.standing(c)
+	c.needs = map[string]need{}
+	for _, m := range c.keep {
+		if n := g.need(m); n.change != "" {
+			c.needs[m.Name] = n
+		}
+	}
+	g.reinforce(&c)
 	return c, g.keepsQuorum(c)
 }
 
@@ -234,43 +281,72 @@ func (g group) standing(c choice) Assignment {
 func (g group) plan(c choice, places Assignment) (Plan, error) {
 	var clean, remove, nodes, fresh []Lane
 	for _, m := range c.broken {
-		clean = append(clean, Lane{m, g.removal(c)})
+		clean = append(clean, Lane{Machine: m, Actions: g.removal(c)})
 	}
 	for _, n := range c.lost {
-		clean = append(clean, Lane{g.leftover(n), g.oblivion(c, n)})
+		clean = append(clean, Lane{Machine: g.leftover(n), Actions: g.oblivion(c, n)})
 	}
 	for _, m := range c.surplus {
-		remove = append(remove, Lane{m, farewell(g.base.Role)})
+		remove = append(remove, Lane{Machine: m, Actions: departure(g.base.Role)})
 		if g.base.Role == record.Server && g.ready == nil && m.Power != machine.Running {
-			nodes = append(nodes, Lane{m, []Action{Start, Agent, Ready}}) // It may be what the API waits for.
+			nodes = append(nodes, Lane{Machine: m, Actions: []Action{Start, Agent, Ready}}) // It may be what the API waits for.
 		}
 	}
 	for _, m := range c.keep {
-		switch {
-		case m.Power != machine.Running:
-			nodes = append(nodes, Lane{m, []Action{Start, Agent, Ready}})
-		case g.ready != nil && !g.ready[m.Name]:
-			nodes = append(nodes, Lane{m, []Action{Ready}})
+		if actions := g.upkeep(m, c.needs[m.Name]); len(actions) > 0 {
+			nodes = append(nodes, Lane{Machine: m, Actions: actions})
 		}
 	}
 	for _, ordinal := range c.fresh {
-		host, ok := places[record.ShortName(g.base.Pool, ordinal)]
-		if !ok {
-			return nil, fmt.Errorf("no hypervisor can take a new node")
+		l, err := g.creationOf(ordinal, places)
+		if err != nil {
+			return nil, err
 		}
-		fresh = append(fresh, Lane{g.newMachine(ordinal, host), nil})
+		fresh = append(fresh, l)
 	}
 	if g.base.Role == record.Server {
 		return g.serverPlan(c, nodes, clean, remove, fresh)
 	}
-	for _, l := range fresh {
-		nodes = append(nodes, Lane{l.Machine, creation(record.Agent, true)})
-	}
 	var p Plan
 	p.side("clean", clean)
 	p.side("remove", remove)
-	p.side("nodes", nodes)
-	return p, nil
+	p.side("nodes", slices.Concat(nodes, fresh))
+	p.side("repair", g.repairs(c))
+	return g.roll(p, c, places)
+}
+
+// upkeep lists what is done to a node that stays, beside a change that rolls through the group. Those that are to be changed
+// or repaired are not waited for: it may be what brings them up.
+func (g group) upkeep(m machine.Machine, n need) []Action {
+	if g.sick[m.Name] {
+		return nil
+	}
+	var actions []Action
+	switch {
+	case n.rolls() && g.base.Role == record.Server && m.Power != machine.Running:
+		actions = []Action{Start, Agent} // A quorum may hang on it.
+	case n.rolls():
+	case m.Power != machine.Running:
+		actions = []Action{Start, Agent, Ready}
+	case g.ready != nil && !g.ready[m.Name]:
+		actions = []Action{Ready}
+	}
+	if n.change == Adjusted && g.base.Role == record.Agent {
+		actions = append(actions, Label)
+	}
+	if g.api[m.Name].Cordoned && !n.rolls() {
+		actions = append(actions, Release)
+	}
+	return actions
+}
+
+// creationOf is the lane of a new node at its place.
+func (g group) creationOf(ordinal int, places Assignment) (Lane, error) {
+	host, ok := places[record.ShortName(g.base.Pool, ordinal)]
+	if !ok {
+		return Lane{}, fmt.Errorf("no hypervisor can take a new node")
+	}
+	return Lane{Machine: g.newMachine(ordinal, host), Actions: creation(g.base.Role, true)}, nil
 }
 
 // side adds a stage whose lanes run side by side; file adds a stage for each lane.
@@ -309,6 +385,9 @@ func (g group) oblivion(c choice, n NodeStatus) []Action {
 	}
 	return []Action{Leave, Delete, Forget}
 }
+
+// departure lists the actions that end a node which works.
+func departure(role record.Role) []Action { return append([]Action{Drain}, farewell(role)...) }
 
 // farewell lists the actions that end a node while its cluster lives. It is stopped before its Node object goes, or it would
 // register anew; and the member of a server goes before that, since one that is only stopped still counts for the quorum.
@@ -349,30 +428,17 @@ func (g group) stands(name string) bool {
 	return slices.ContainsFunc(g.machines, func(m machine.Machine) bool { return m.Name == name })
 }
 
-// leftover is the machine of a node whose domain is gone: its volumes may still be there.
-func (g group) leftover(n NodeStatus) machine.Machine {
-	r := g.base
-	r.Ordinal = ordinalOf(g.base, n.Name)
-	r.Volumes = volumes(n.Name, n.UUID, r.Shape.StoragePool)
-	return machine.Machine{Hypervisor: n.Hypervisor, Name: n.Name, UUID: n.UUID, MAC: n.MAC, Power: machine.Stopped, Record: r}
-}
-
-// ordinalOf is the number in the name of one of the nodes of a group, and 0 for another name.
-func ordinalOf(base record.Record, name string) int {
-	number, ok := strings.CutPrefix(name, fmt.Sprintf("%s-%s-", base.ClusterName, base.Pool))
-	n, err := strconv.Atoi(number)
-	if !ok || err != nil || n < 1 || strconv.Itoa(n) != number {
-		return 0
-	}
-	return n
-}
-
-// sortForRemoval puts first what goes first: nodes that the plan does not promise, then those that do not run or are not
-// Ready, then the highest ordinal.
+// sortForRemoval puts first what goes first: nodes that the plan does not promise, then those that the user named, then those
+// that do not run or are not Ready, then the highest ordinal.
 func (g group) sortForRemoval(ms []machine.Machine) {
 	slices.SortFunc(ms, func(a, b machine.Machine) int {
-		return cmp.Or(after(g.promises(a), g.promises(b)), after(g.healthy(a), g.healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
+		return cmp.Or(after(g.promises(a), g.promises(b)), after(!g.unwanted(a), !g.unwanted(b)), after(g.healthy(a), g.healthy(b)), cmp.Compare(b.Record.Ordinal, a.Record.Ordinal))
 	})
+}
+
+// unwanted reports whether the user named a node as one that goes first, by its name with or without that of the cluster.
+func (g group) unwanted(m machine.Machine) bool {
+	return slices.Contains(g.removeFirst, m.Record.ShortName()) || slices.Contains(g.removeFirst, m.Name)
 }
 
 // promises reports whether there is to be a node of that name, as far as a plan has promised which there will be.
@@ -397,57 +463,13 @@ func after(a, b bool) int {
 	return -1
 }
 
-// readyBefore is what the state knows of the nodes' readiness.
-func (g group) readyBefore() map[string]bool {
-	ready := map[string]bool{}
+// before is what the state knows of the nodes' readiness, and of those that are not Ready for too long.
+func (g group) before() (ready, sick map[string]bool) {
+	ready, sick = map[string]bool{}, map[string]bool{}
 	for _, m := range g.machines {
-		ready[m.Name] = g.prior[m.Name].State != NodeNotReady
+		state := g.prior[m.Name].State
+		ready[m.Name] = state != NodeNotReady && state != NodeUnhealthy
+		sick[m.Name] = state == NodeUnhealthy
 	}
-	return ready
-}
-
-// newMachine gives a node that does not exist yet its identity.
-func (g group) newMachine(ordinal int, host string) machine.Machine {
-	r := g.base
-	r.Ordinal, r.Phase = ordinal, record.Creating
-	id := g.identity()
-	name := r.NodeName()
-	r.Volumes = volumes(name, id, r.Shape.StoragePool)
-	return machine.Machine{Hypervisor: host, Name: name, UUID: id, MAC: macOf(id), Power: machine.Stopped, Record: r}
-}
-
-// creation lists the actions of a new node. One that comes to a cluster that lives may meet the Node object of a
-// namesake, which would refuse its node password, and a server the member of a namesake.
-func creation(role record.Role, living bool) []Action {
-	actions := []Action{Define, Clone, Seed, Start, Agent, Bootstrap, Ready, Seal}
-	switch {
-	case role == record.Agent:
-		return append([]Action{Forget}, actions...)
-	case living:
-		return append([]Action{Leave, Forget}, actions...)
-	}
-	return actions
-}
-
-func volumes(node, uuid, pool string) []record.Volume {
-	return []record.Volume{
-		{Pool: pool, Name: machine.RootVolume(node, uuid)},
-		{Pool: pool, Name: machine.SeedVolume(node, uuid)},
-	}
-}
-
-// macOf derives a VM's MAC address from its UUID, in the range that QEMU uses for its guests.
-func macOf(uuid string) string {
-	hex := strings.ReplaceAll(uuid, "-", "")
-	tail := hex[len(hex)-6:]
-	return fmt.Sprintf("52:54:00:%s:%s:%s", tail[0:2], tail[2:4], tail[4:6])
-}
-
-// namesOf lists the names of nodes.
-func namesOf(nodes []NodeStatus) []string {
-	out := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		out = append(out, n.Name)
-	}
-	return out
+	return ready, sick
 }

@@ -40,7 +40,7 @@ func placed(g group) (Plan, error) {
 		return nil, err
 	}
 	places := Assignment{}
-	for i, ordinal := range c.fresh {
+	for i, ordinal := range slices.Concat(c.fresh, c.surge) {
 		if hosts := g.base.Placement.Hosts; len(hosts) > 0 {
 			places[record.ShortName(g.base.Pool, ordinal)] = hosts[i%len(hosts)]
 		}
@@ -94,7 +94,7 @@ func (g group) knewAs(spec, uuid string) group {
 }
 
 func TestPlan(t *testing.T) {
-	const fresh = "forget define clone seed start agent bootstrap ready seal"
+	const fresh = "forget define clone seed start agent bootstrap ready label seal"
 	for name, tc := range map[string]struct {
 		group group
 		want  string
@@ -128,18 +128,18 @@ nodes
 		"scale down takes the highest ordinal": {
 			testGroup(record.Agent, 1, "a").with("1@a", "2@a", "3@a"), `
 remove
-  c-w-2@a: stop forget delete
-  c-w-3@a: stop forget delete
+  c-w-2@a: drain stop forget delete
+  c-w-3@a: drain stop forget delete
 `},
 		"scale down takes first what does not run": {
 			testGroup(record.Agent, 2, "a").with("1@a!", "2@a", "3@a"), `
 remove
-  c-w-1@a: stop forget delete
+  c-w-1@a: drain stop forget delete
 `},
 		"scale down takes first what is not Ready": {
 			withReady(testGroup(record.Agent, 2, "a").with("1@a", "2@a", "3@a"), "c-w-1", "c-w-3"), `
 remove
-  c-w-2@a: stop forget delete
+  c-w-2@a: drain stop forget delete
 `},
 		"scale down counts a missing node first": {
 			testGroup(record.Agent, 2, "a").with("1@a", "3@a").knew("1@a", "2@a", "3@a"), `
@@ -149,7 +149,7 @@ clean
 		"scale to zero": {
 			testGroup(record.Agent, 0, "a").with("1@a"), `
 remove
-  c-w-1@a: stop forget delete
+  c-w-1@a: drain stop forget delete
 `},
 		"a missing VM is made anew, its left-over volumes go first": {
 			testGroup(record.Agent, 2, "a", "b").with("1@a").knew("1@a", "2@b"), `
@@ -259,9 +259,9 @@ join
 		"of servers that leave the dead go first": {
 			withReady(testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a!"), "c-cp-1", "c-cp-2"), `
 remove
-  c-cp-3@a: leave stop forget delete
+  c-cp-3@a: drain leave stop forget delete
 remove
-  c-cp-2@b: leave stop forget delete
+  c-cp-2@b: drain leave stop forget delete
 `},
 		"a silent API may wait for servers that are to go": {
 			testGroup(record.Server, 1, "a").with("1@a", "2@b!", "3@a!"), `
@@ -272,9 +272,9 @@ ready
   c-cp-2@b: ready
   c-cp-3@a: ready
 remove
-  c-cp-2@b: leave stop forget delete
+  c-cp-2@b: drain leave stop forget delete
 remove
-  c-cp-3@a: leave stop forget delete
+  c-cp-3@a: drain leave stop forget delete
 `},
 		"of half-made servers the dead go first": {
 			testGroup(record.Server, 1, "a").with("1@a", "2@b?", "3@a?").stopped("c-cp-3"), `
@@ -293,16 +293,16 @@ clean
 		"a node that the plan does not promise goes also where there are too few": {
 			planned(testGroup(record.Agent, 1, "a").with("3@a").knew("3@a"), Assignment{"w-1": "a"}), `
 remove
-  c-w-3@a: stop forget delete
+  c-w-3@a: drain stop forget delete
 nodes
   c-w-1@a: ` + fresh + `
 `},
 		"servers leave one after the other": {
 			testGroup(record.Server, 1, "a").with("1@a", "2@b", "3@a"), `
 remove
-  c-cp-2@b: leave stop forget delete
+  c-cp-2@b: drain leave stop forget delete
 remove
-  c-cp-3@a: leave stop forget delete
+  c-cp-3@a: drain leave stop forget delete
 `},
 		"another name for the certificate": {
 			configured(testGroup(record.Server, 3, "a").with("1@a", "2@b", "3@a")), `
@@ -314,7 +314,7 @@ configure
 		"the nodes that a plan promised, and no others": {
 			planned(testGroup(record.Agent, 2, "a").with("1@a", "2@a", "3@a").knew("1@a", "2@a", "3@a"), Assignment{"w-1": "a", "w-3": "a"}), `
 remove
-  c-w-2@a: stop forget delete
+  c-w-2@a: drain stop forget delete
 `},
 		"the ordinal that a plan promised": {
 			planned(testGroup(record.Agent, 2, "a").with("3@a").knew("3@a"), Assignment{"w-3": "a", "w-5": "a"}), `
@@ -324,7 +324,7 @@ nodes
 		"scale down spares a node on a silent hypervisor": {
 			withSilent(testGroup(record.Agent, 1, "a").with("1@a").knew("1@a", "2@b"), "b"), `
 remove
-  c-w-1@a: stop forget delete
+  c-w-1@a: drain stop forget delete
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

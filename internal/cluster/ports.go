@@ -21,11 +21,14 @@ type Fleet interface {
 	// Check returns what the hypervisor offers for the request and every reason why it cannot be met, or
 	// machine.ErrUnreachable.
 	Check(ctx context.Context, r machine.Request) (machine.Site, []machine.Problem, error)
+	// Template is the golden image that new disks are made from, as it is configured: its pool and volume in the primary
+	// store. It is zero where none is configured. It does no I/O.
+	Template() record.Template
 	// Define writes the domain with its record; nothing else exists of the VM before that. Where the record names no
 	// template, the fleet writes into it which one the VM's disk is made from, and SetRecord keeps that.
 	Define(ctx context.Context, s machine.Spec) error
 	// CloneDisk makes the root volume from the template, which it first brings to the VM's storage pool where that
-	// lacks it, and grows it.
+	// lacks it, and grows it. It makes the empty volume of the data disk too, where the record's shape has one.
 	CloneDisk(ctx context.Context, s machine.Spec) error
 	// WriteSeed writes the cloud-init seed, over an older one if there is one.
 	WriteSeed(ctx context.Context, m machine.Machine, iso []byte) error
@@ -35,9 +38,12 @@ type Fleet interface {
 	SetRecord(ctx context.Context, m machine.Machine, r record.Record) error
 	// Stop powers the VM off: it asks the guest and gives it grace before it pulls the plug.
 	Stop(ctx context.Context, m machine.Machine, grace time.Duration) error
+	// Resize gives a VM that is off the CPUs, memory and sizes of disks of a shape, and writes that into its record. Disks
+	// only grow: one that is larger already stays.
+	Resize(ctx context.Context, m machine.Machine, s record.Shape) error
 	// Delete removes the domain and the volumes that its record lists. Its domain is the last to go, so that a
 	// Delete that failed half-way can be repeated. A domain that is gone already is no error: volumes that stand
-	// under the names of machine.RootVolume and machine.SeedVolume are removed all the same.
+	// under the names of machine.RootVolume, machine.SeedVolume and machine.DataVolume are removed all the same.
 	Delete(ctx context.Context, m machine.Machine) error
 	// Guest reaches into the VM. It does no I/O.
 	Guest(m machine.Machine) Guest
@@ -58,6 +64,17 @@ type Kube interface {
 	// DeleteNode removes the Node object and its node-password secret, and returns when they are gone; ones that are gone
 	// already are no error.
 	DeleteNode(ctx context.Context, name string) error
+	// Cordon keeps new pods off a node, unless somebody has done so already, and marks the node where it did. Release takes
+	// such a cordon back, and leaves that of somebody else. A node that is gone is no error to either.
+	Cordon(ctx context.Context, name string) error
+	Release(ctx context.Context, name string) error
+	// Drain evicts the pods of a node, which is cordoned, and returns when they are gone. The error is *Undrained where some
+	// are left when the time is over, or can never be evicted.
+	Drain(ctx context.Context, name string, o DrainOptions) error
+	// Attached lists the persistent volumes that are attached to a node although no pod there works with them.
+	Attached(ctx context.Context, node string) ([]string, error)
+	// Label gives a Node object these labels and taints, takes those off that an earlier call gave it, and leaves all others.
+	Label(ctx context.Context, name string, labels map[string]string, taints []record.Taint) error
 	// LeaveEtcd asks for the removal of a server's member from the cluster's etcd, and reports whether it is out: asking
 	// again is how its end is waited for. A Node that is gone or was no member is out. While etcd refuses, it is not out
 	// and the request is made anew by the next call.
@@ -76,6 +93,16 @@ type Node struct {
 	// Etcd: the node runs a member of the cluster's etcd; Voter: that member has a vote, and is no learner any more.
 	Etcd  bool
 	Voter bool
+	// Since is when the Ready condition last changed; zero where it is not known.
+	Since time.Time
+	// Cordoned: it is cordoned by Cordon, and not by somebody else.
+	Cordoned bool
+	// Labels and Taints are all that stand on it.
+	Labels map[string]string
+	Taints []record.Taint
+	// OwnLabels are the keys of those that Label gave it, OwnTaints what such taints are told apart by, "<key>:<effect>".
+	OwnLabels []string
+	OwnTaints []string
 	// BootID is the boot of the machine that the kubelet last reported from.
 	BootID string
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
@@ -30,10 +29,14 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, e
 	var p Plan
 	var start, ready []Lane
 	for _, l := range nodes {
-		if l.Machine.Power != machine.Running {
-			start = append(start, Lane{l.Machine, []Action{Start, Agent}})
+		rest := l.Actions
+		if slices.Contains(rest, Start) {
+			start = append(start, Lane{Machine: l.Machine, Actions: []Action{Start, Agent}})
+			rest = rest[2:]
 		}
-		ready = append(ready, Lane{l.Machine, []Action{Ready}})
+		if len(rest) > 0 {
+			ready = append(ready, Lane{Machine: l.Machine, Actions: rest})
+		}
 	}
 	p.side("start", start)
 	p.side("ready", ready)
@@ -43,27 +46,40 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, e
 		p.side("clean", clean)
 	}
 	p.file("remove", g.deadFirst(remove))
-	for _, m := range c.keep {
-		if m.Record.Cluster != nil && !sameNames(*m.Record.Cluster, *g.base.Cluster) {
-			p.file("configure", []Lane{{m, []Action{Configure, Ready}}})
-		}
-	}
+	restart, roll := g.serverChanges(c)
+	p.file("configure", restart)
 	if len(fresh) == 1 {
-		p.side("join", []Lane{{fresh[0].Machine, creation(record.Server, living)}})
-		return p, nil
-	}
-	var boot, join []Lane
-	for i, l := range fresh {
-		if !living && i == 0 {
-			boot = append(boot, Lane{l.Machine, creation(record.Server, false)})
-			continue
+		p.side("join", []Lane{{Machine: fresh[0].Machine, Actions: creation(record.Server, living)}})
+	} else {
+		var boot, join []Lane
+		for i, l := range fresh {
+			if !living && i == 0 {
+				boot = append(boot, Lane{Machine: l.Machine, Actions: creation(record.Server, false)})
+				continue
+			}
+			boot = append(boot, Lane{Machine: l.Machine, Actions: preparation})
+			join = append(join, Lane{Machine: l.Machine, Actions: admission})
 		}
-		boot = append(boot, Lane{l.Machine, preparation})
-		join = append(join, Lane{l.Machine, admission})
+		p.side("boot", boot)
+		p.file("join", join)
 	}
-	p.side("boot", boot)
-	p.file("join", join)
+	// Last, with as many members of etcd as there will be: each of these takes one away for a while.
+	p.file("roll", roll)
 	return p, nil
+}
+
+// serverChanges are the lanes of servers that are to be changed, one after another, those first that are not well: it may be
+// what they need. There is no surge: a fourth member of etcd would raise the quorum, and with it the risk.
+func (g group) serverChanges(c choice) (restart, roll []Lane) {
+	for _, m := range c.keep {
+		switch n := c.needs[m.Name]; {
+		case n.disrupts():
+			roll = append(roll, g.change(m, n))
+		case n.rolls():
+			restart = append(restart, g.change(m, n))
+		}
+	}
+	return g.deadFirst(restart), g.deadFirst(roll)
 }
 
 // deadFirst orders lanes that remove members of etcd: with each dead one that goes the others come nearer to a majority, and

@@ -47,7 +47,7 @@ func TestHalfMadeServerLeavesBeforeItStops(t *testing.T) {
 	e, s := upThree(t, w)
 	w.lose("c-cp-3", s.Nodes)
 	w.halfMade("c-cp-2", s.Nodes)
-	s, err := e.ApplyCluster(background, three(), s.Nodes, quick)
+	s, err := e.ApplyCluster(background, three(), &s, quick)
 	if err != nil || len(s.Nodes) != 3 || w.started["c-cp-1"] != 1 || w.started["c-cp-2"] != 2 {
 		t.Errorf("%v, starts %v", err, w.started)
 	}
@@ -69,13 +69,13 @@ func TestNoSecondCluster(t *testing.T) {
 	w.halfMade("c-cp-2", s.Nodes)
 	w.halfMade("c-cp-3", s.Nodes)
 	w.unreachable["a"] = machine.ErrUnreachable
-	_, err := e.ApplyCluster(background, three(), s.Nodes, quick)
+	_, err := e.ApplyCluster(background, three(), &s, quick)
 	if !errors.Is(err, machine.ErrUnreachable) || !strings.Contains(err.Error(), "not every hypervisor answers") || w.started["c-cp-2"] != 1 {
 		t.Errorf("silent: %v, starts %v", err, w.started)
 	}
 	delete(w.unreachable, "a")
 	w.hosts = w.hosts[1:]
-	_, err = w.engine().ApplyCluster(background, three(), s.Nodes, quick)
+	_, err = w.engine().ApplyCluster(background, three(), &s, quick)
 	if !errors.Is(err, errUnconfigured) || w.started["c-cp-2"] != 1 {
 		t.Errorf("out of the configuration: %v, starts %v", err, w.started)
 	}
@@ -86,7 +86,7 @@ func TestSilentServerIsNotLost(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	e, s, _ := up(t, w, 2)
 	w.unreachable[s.Nodes["c-cp-1"].Hypervisor] = machine.ErrUnreachable
-	if _, err := e.ApplyCluster(background, testSpec, s.Nodes, quick); !errors.Is(err, machine.ErrUnreachable) {
+	if _, err := e.ApplyCluster(background, testSpec, &s, quick); !errors.Is(err, machine.ErrUnreachable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -103,7 +103,7 @@ func TestShrinkWithADeadServer(t *testing.T) {
 	w.nodes["c-cp-3"] = n
 	one := three()
 	one.Servers = 1
-	if _, err := e.ApplyCluster(background, one, s.Nodes, quick); err != nil || strings.Join(w.left, " ") != "c-cp-3 c-cp-2" {
+	if _, err := e.ApplyCluster(background, one, &s, quick); err != nil || strings.Join(w.left, " ") != "c-cp-3 c-cp-2" {
 		t.Errorf("%v, left etcd %v", err, w.left)
 	}
 }
@@ -156,7 +156,7 @@ func TestStoppedServerIsConfigured(t *testing.T) {
 	}
 	spec := testSpec
 	spec.Settings.Endpoint = "lb.example"
-	if _, err := e.ApplyCluster(background, spec, s.Nodes, quick); err != nil {
+	if _, err := e.ApplyCluster(background, spec, &s, quick); err != nil {
 		t.Error(err)
 	}
 }
@@ -191,7 +191,7 @@ func TestTwoHalfMadeNamesakes(t *testing.T) {
 	twin.UUID = NewID()
 	twin.Hypervisor = map[string]string{"a": "b", "b": "a"}[twin.Hypervisor]
 	w.machines[twin.UUID] = twin
-	if _, err := e.ApplyPool(background, p.Spec, p.Nodes, quick); err != nil || len(w.machines) != 2 || w.machines[twin.UUID].Name != "" ||
+	if _, err := e.ApplyPool(background, p.Spec, &p, quick); err != nil || len(w.machines) != 2 || w.machines[twin.UUID].Name != "" ||
 		w.machines[p.Nodes["c-w-1"].UUID].Name != "" {
 		t.Errorf("%v, VMs %v", err, w.machines)
 	}
@@ -229,10 +229,10 @@ func TestKilledAfterEachStep(t *testing.T) {
 				tc.before(w)
 				old := maps.Clone(w.machines)
 				w.steps = steps
-				s, err = w.engine().ApplyCluster(background, tc.to, s.Nodes, quick)
+				s, err = w.engine().ApplyCluster(background, tc.to, &s, quick)
 				killed = err != nil
 				w.steps = -1
-				if s, err = w.engine().ApplyCluster(background, tc.to, s.Nodes, quick); err != nil {
+				if s, err = w.engine().ApplyCluster(background, tc.to, &s, quick); err != nil {
 					t.Fatalf("after %d steps: %v", steps, err)
 				}
 				stayed := 0

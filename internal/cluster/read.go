@@ -67,7 +67,11 @@ func (e *Engine) FindPool(ctx context.Context, id string) (PoolSpec, error) {
 // ReadCluster returns a cluster as it is. What cannot be asked keeps the values of spec and prior, and so does the wanted
 // number of servers. The error is ErrGone where every hypervisor answered and none has a server of the cluster.
 func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State, error) {
-	o, err := e.observe(ctx, ofGroups(spec.Name, record.ServerPool).vouch(prior, serverRecord(spec)))
+	return e.readCluster(ctx, spec, prior, ofGroups(spec.Name, record.ServerPool).vouch(prior, e.serverGroup(spec, prior, machine.Observation{})))
+}
+
+func (e *Engine) readCluster(ctx context.Context, spec Spec, prior Nodes, within scope) (State, error) {
+	o, err := e.observe(ctx, within)
 	if err != nil {
 		return State{Spec: spec, Nodes: prior}, err
 	}
@@ -77,14 +81,17 @@ func (e *Engine) ReadCluster(ctx context.Context, spec Spec, prior Nodes) (State
 	if len(servers) == 0 && !quiet.covers(prior) {
 		return State{Spec: spec, Nodes: prior}, fmt.Errorf("cluster %q: %w", spec.Name, ErrGone)
 	}
-	if len(servers) > 0 {
-		wanted := spec.Servers
+	if g := e.serverGroup(spec, prior, o); len(servers) > 0 && (spec.Settings.K3sVersion == "" || g.agree()) {
+		wanted, extra := spec.Servers, spec.Extra
 		spec = specOf(servers)
-		spec.Servers = wanted
+		spec.Servers, spec.Extra = wanted, extra.known(spec.ID, servers[0].Record.Setup)
 	}
 	a := e.askAPI(ctx, machines)
 	s := State{Spec: spec, Nodes: nodesOf(servers, prior, quiet, a)}
 	e.locate(ctx, servers, s.Nodes)
+	g := e.serverGroup(spec, prior, o)
+	g.api = a.nodes
+	g.judge(s.Nodes, time.Now())
 	if a.door != nil || spec.Settings.Endpoint != "" {
 		s.Endpoint = e.apiURL(spec.ID, spec.Settings)
 	}
@@ -125,8 +132,17 @@ func (e *Engine) locate(ctx context.Context, servers []machine.Machine, nodes No
 
 // ReadPool returns a node pool as it is; see ReadCluster. The error is ErrGone where nothing is left of the cluster.
 func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (PoolState, error) {
-	name := cmp.Or(e.nameOf(spec.ClusterID), clusterOf(prior, spec.Name))
-	o, err := e.observe(ctx, ofGroups(name, record.ServerPool, spec.Name).vouch(prior, poolRecord(spec, name)))
+	name := e.nameFor(spec, prior)
+	return e.readPool(ctx, spec, prior, ofGroups(name, record.ServerPool, spec.Name).vouch(prior, e.poolGroup(spec, name, prior, machine.Observation{})))
+}
+
+// nameFor is the name of a pool's cluster, "" where it is not known.
+func (e *Engine) nameFor(spec PoolSpec, nodes Nodes) string {
+	return cmp.Or(e.nameOf(spec.ClusterID), clusterOf(nodes, spec.Name))
+}
+
+func (e *Engine) readPool(ctx context.Context, spec PoolSpec, prior Nodes, within scope) (PoolState, error) {
+	o, err := e.observe(ctx, within)
 	if err != nil {
 		return PoolState{Spec: spec, Nodes: prior}, err
 	}
@@ -135,16 +151,38 @@ func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (Pool
 	if len(machines) == 0 && !quiet.covers(prior) {
 		return PoolState{Spec: spec, Nodes: prior}, fmt.Errorf("node pool %q: %w", spec.Name, ErrGone)
 	}
-	var pool []machine.Machine
-	for _, m := range machines {
-		if m.Record.Pool == spec.Name {
-			pool = append(pool, m)
+	g := e.poolGroup(spec, "", prior, o)
+	if spec.Shape == (record.Shape{}) || g.agree() {
+		wanted := spec.Nodes
+		spec = poolSpecOf(spec, o)
+		spec.Nodes = wanted
+		g = e.poolGroup(spec, "", prior, o)
+	}
+	a := e.askAPI(ctx, machines)
+	nodes := nodesOf(g.machines, prior, quiet, a)
+	g.api = a.nodes
+	g.judge(nodes, time.Now())
+	return PoolState{Spec: spec, Nodes: nodes}, nil
+}
+
+// agree reports whether the records of all nodes of a group that have joined say the same of it. What they say counts then,
+// whatever the state says; while they differ, the state tells which of them are as they should be.
+func (g group) agree() bool {
+	var first *record.Record
+	for _, m := range g.machines {
+		r := m.Record
+		if r.Phase != record.Joined {
+			continue
+		}
+		r.Ordinal, r.Temporary, r.Volumes, r.HostDevices, r.Template, r.Image = 1, false, nil, nil, record.Template{}, record.Template{}
+		if first == nil {
+			first = &r
+		}
+		if r.Setup.Changing || !record.Same(r, *first) {
+			return false
 		}
 	}
-	wanted := spec.Nodes
-	spec = poolSpecOf(spec, o)
-	spec.Nodes = wanted
-	return PoolState{Spec: spec, Nodes: nodesOf(pool, prior, quiet, e.askAPI(ctx, machines))}, nil
+	return first != nil
 }
 
 // clusterOf is the name of a cluster as the nodes of one of its pools have it, "" where there are none.
@@ -162,22 +200,35 @@ func specOf(servers []machine.Machine) Spec {
 	r := servers[0].Record
 	return Spec{
 		ID: r.ClusterID, Name: r.ClusterName, Settings: clusterSettings(servers), Servers: len(servers), Shape: r.Shape, Placement: r.Placement,
+		Extra: Extra{Args: r.Setup.Args},
 	}
 }
 
-// poolSpecOf reads a pool's shape from the record of its first node; without one it stays as it is.
+// poolSpecOf reads a pool's spec from the record of its first node; without one it stays as it is. The devices of hypervisors
+// on which no node stands are not known to any record.
 func poolSpecOf(spec PoolSpec, o machine.Observation) PoolSpec {
 	spec.Nodes = 0
 	first := 0
+	devices := maps.Clone(spec.HostDevices)
 	for _, m := range o.OfCluster(spec.ClusterID) {
-		if m.Record.Pool != spec.Name {
+		r := m.Record
+		if r.Pool != spec.Name {
 			continue
 		}
 		spec.Nodes++
-		if first == 0 || m.Record.Ordinal < first {
-			first, spec.Shape, spec.Placement = m.Record.Ordinal, m.Record.Shape, m.Record.Placement
+		if len(r.HostDevices) > 0 {
+			if devices == nil {
+				devices = map[string][]string{}
+			}
+			devices[m.Hypervisor] = r.HostDevices
+		}
+		if first == 0 || r.Ordinal < first {
+			first, spec.Shape, spec.Placement, spec.Labels, spec.Taints = r.Ordinal, r.Shape, r.Placement, r.Labels, r.Taints
+			spec.Drain, spec.Upgrade, spec.Repair = cmp.Or(r.Drain, DefaultDrain), cmp.Or(r.Upgrade, DefaultUpgrade), cmp.Or(r.Repair, DefaultRepair)
+			spec.Extra = spec.Extra.known(r.ClusterID, r.Setup)
 		}
 	}
+	spec.HostDevices = devices
 	return spec
 }
 
@@ -240,7 +291,7 @@ func nodesOf(machines []machine.Machine, prior Nodes, quiet silence, a answer) N
 func statusOf(m machine.Machine) NodeStatus {
 	return NodeStatus{
 		Name: m.Name, Role: m.Record.Role, Hypervisor: m.Hypervisor, UUID: m.UUID, MAC: m.MAC,
-		State: NodeCreating, Reason: "its making did not come to an end",
+		Template: imageText(m.Record.Image), State: NodeCreating, Reason: "its making did not come to an end",
 	}
 }
 
@@ -276,7 +327,7 @@ func summarise(nodes Nodes, quiet silence, a answer) (Status, []Condition) {
 	var bad []string
 	for _, name := range sortedKeys(nodes) {
 		switch nodes[name].State {
-		case NodeReady:
+		case NodeReady, NodeDrifted:
 			continue
 		case NodeCreating:
 			status = Provisioning

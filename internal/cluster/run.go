@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
@@ -21,8 +21,12 @@ type run struct {
 	engine   *Engine
 	settings record.Cluster
 	waits    Waits
-	// apiOptional: a cluster that is being taken away may not answer any more.
+	// base is the record of a new node of the group, extra what the user gives to its guests.
+	base  record.Record
+	extra Extra
+	// apiOptional: a cluster that is being taken away may not answer any more. apiErr is why it did not.
 	apiOptional bool
+	apiErr      error
 
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
@@ -32,6 +36,8 @@ type run struct {
 	up, over, restarted map[string]bool
 	// addresses maps an address to the node that has it.
 	addresses map[string]string
+	// warnings tell of what was done otherwise than asked.
+	warnings []error
 
 	// joining lets one lane read what agents need to join.
 	joining sync.Mutex
@@ -56,7 +62,7 @@ func (r *run) plan(ctx context.Context, p Plan) error {
 	return nil
 }
 
-// inTurn runs a lane once its hypervisor has a free place.
+// inTurn runs a lane, and what comes after it, once its hypervisor has a free place.
 func (r *run) inTurn(ctx context.Context, lane Lane) error {
 	m := lane.Machine
 	if places := r.engine.lanes[m.Hypervisor]; places != nil {
@@ -65,27 +71,53 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 		}
 		defer places.Release(1)
 	}
-	for attempt := 1; ; attempt++ {
-		err := r.lane(ctx, lane)
+	for next := &lane; next != nil; next = next.Then {
+		action, err := r.tries(ctx, next)
 		if err == nil {
-			return nil
+			continue
+		}
+		m = r.present(next.Machine)
+		// What the VM lacks may be cured by another one; what the hypervisor lacks is not.
+		if next.Else == nil || ctx.Err() != nil || action != Agent && action != Ready {
+			return nodeError(m.Name, m.Hypervisor, err)
+		}
+		tflog.Warn(ctx, "node did not come up again, replacing it", r.fields(m, map[string]any{"error": err.Error()}))
+		next = &Lane{Then: next.Else}
+		next.Then.Machine = m
+	}
+	return nil
+}
+
+// tries runs a lane. A new node that fails in a way that another VM may not is replaced once. It returns the action that
+// failed.
+func (r *run) tries(ctx context.Context, lane *Lane) (Action, error) {
+	for attempt := 1; ; attempt++ {
+		action, err := r.lane(ctx, lane)
+		if err == nil {
+			return "", nil
+		}
+		if slices.Contains(lane.Actions, Drain) {
+			if m := r.present(lane.Machine); m.Power == machine.Running && action != Drain || action == Drain {
+				r.giveBack(ctx, m)
+			}
 		}
 		var f *Failure
 		old := lane.Machine
 		replace := attempt < attempts && errors.As(err, &f) && f.replaceable && slices.Contains(lane.Actions, Bootstrap) && ctx.Err() == nil
 		if !replace {
-			return nodeError(old.Name, old.Hypervisor, err)
+			return action, err
 		}
 		tflog.Warn(ctx, "node failed, replacing it once", r.fields(old, map[string]any{"error": err.Error()}))
 		last := []Action{Delete}
 		if slices.Contains(lane.Actions, Leave) {
 			last = farewell(old.Record.Role) // It may have become a member of etcd.
 		}
-		if err := r.lane(ctx, Lane{old, last}); err != nil {
-			return nodeError(old.Name, old.Hypervisor, err)
+		if action, err := r.lane(ctx, &Lane{Machine: old, Actions: last}); err != nil {
+			return action, err
 		}
 		g := group{base: old.Record, identity: NewID}
 		lane.Machine = g.newMachine(old.Record.Ordinal, old.Hypervisor)
+		lane.Machine.Record.HostDevices = old.Record.HostDevices
 		if slices.Contains(lane.Actions, Admit) {
 			lane.Actions = creation(old.Record.Role, true) // Its turn is now.
 		}
@@ -114,16 +146,16 @@ func (r *run) living() bool {
 	})
 }
 
-// lane runs one node's actions in order.
-func (r *run) lane(ctx context.Context, lane Lane) error {
+// lane runs one node's actions in order, and returns the one that failed.
+func (r *run) lane(ctx context.Context, lane *Lane) (Action, error) {
 	for _, action := range lane.Actions {
 		start := time.Now()
-		if err := r.action(ctx, action, &lane); err != nil {
+		if err := r.action(ctx, action, lane); err != nil {
 			var f *Failure
 			if ctx.Err() != nil && !errors.As(err, &f) {
-				return fmt.Errorf("stopped in phase %q: %w", action, err)
+				err = fmt.Errorf("stopped in phase %q: %w", action, err)
 			}
-			return err
+			return action, err
 		}
 		tflog.Info(ctx, "phase done", r.fields(lane.Machine, map[string]any{
 			"phase": string(action), "elapsed_ms": time.Since(start).Milliseconds(),
@@ -132,7 +164,14 @@ func (r *run) lane(ctx context.Context, lane Lane) error {
 	if slices.Contains(lane.Actions, Delete) {
 		mark(&r.mu, &r.over, lane.Machine.UUID)
 	}
-	return nil
+	return "", nil
+}
+
+// warn keeps what the user should know of although the task goes on.
+func (r *run) warn(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warnings = append(r.warnings, err)
 }
 
 // mark puts an id into a set.
@@ -197,6 +236,19 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		return r.seal(ctx, m)
 	case Configure:
 		return r.configure(ctx, m)
+	case Drain:
+		return r.drain(ctx, *m)
+	case Release:
+		return r.release(ctx, *m)
+	case Label:
+		return r.label(ctx, *m)
+	case Resize:
+		if err := fleet.Resize(ctx, *m, r.base.Shape); err != nil {
+			return err
+		}
+		m.Record.Shape = r.base.Shape
+		r.put(*m)
+		return nil
 	case Stop:
 		if err := fleet.Stop(ctx, *m, r.waits.Stop); err != nil {
 			return err
@@ -232,7 +284,7 @@ func (r *run) forget(ctx context.Context, m machine.Machine) error {
 		return r.withAPI(ctx, func(k Kube) error { return k.DeleteNode(ctx, m.Name) })
 	}
 	if r.apiOptional {
-		if err := forget(ctx); err != nil && ctx.Err() == nil {
+		if err := cmp.Or(r.lostAPI(nil), forget(ctx)); err != nil && ctx.Err() == nil {
 			tflog.Warn(ctx, "the cluster's API did not take the node's removal", r.fields(m, map[string]any{"error": err.Error()}))
 		}
 		return nil
@@ -276,10 +328,10 @@ func (r *run) insist(ctx context.Context, do func(context.Context) error) error 
 	defer cancel()
 	var last error
 	err := poll(wctx, func(ctx context.Context) (bool, error) {
-		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil {
+		var f *Failure
+		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil || errors.As(err, &f) {
 			last = err
 		}
-		var f *Failure
 		if errors.As(last, &f) {
 			return false, last
 		}
@@ -315,34 +367,6 @@ func (r *run) setRecord(ctx context.Context, m *machine.Machine, rec record.Reco
 	}
 	m.Record = rec
 	r.put(*m)
-	return nil
-}
-
-// configure gives a server that runs the names of its certificate, and restarts k3s in it.
-func (r *run) configure(ctx context.Context, m *machine.Machine) error {
-	guest := r.engine.fleet.Guest(*m)
-	sans, err := certificateNames(r.settings)
-	if err != nil {
-		return err
-	}
-	text, err := k3s.TLSSANsYAML(sans)
-	if err != nil {
-		return err
-	}
-	if err := r.write(ctx, *m, k3s.TLSSANsPath, text); err != nil {
-		return fmt.Errorf("write the names of its certificate: %w", explainAgent(err))
-	}
-	// systemd itself waits without limit for a server that does not come up.
-	limit := fmt.Sprintf("%.0f", r.waits.Ready.Seconds())
-	if _, err := guest.Run(ctx, "/usr/bin/timeout", limit, "systemctl", "restart", k3s.Server.Unit()); err != nil {
-		return fmt.Errorf("restart k3s: %w", explainAgent(err))
-	}
-	rec := m.Record
-	settings := r.settings
-	rec.Cluster = &settings
-	if err := r.setRecord(ctx, m, rec); err != nil {
-		return fmt.Errorf("record its settings: %w", err)
-	}
 	return nil
 }
 
@@ -429,7 +453,8 @@ func (r *run) withAPI(ctx context.Context, f func(Kube) error) error {
 		if err != nil {
 			return err
 		}
-		if last = f(d.kube); last == nil || errors.Is(last, errNotReady) || ctx.Err() != nil {
+		var left *Undrained
+		if last = f(d.kube); last == nil || errors.Is(last, errNotReady) || errors.As(last, &left) || ctx.Err() != nil {
 			return last
 		}
 	}

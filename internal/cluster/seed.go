@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cloudinit"
@@ -36,14 +37,22 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 		}
 		files = append(files, cloudinit.File{Path: k3s.ConfigPath, Mode: 0o600, Content: config})
 	}
+	settings, err := r.settingsOf(m)
+	if err != nil {
+		return err
+	}
 	user := cloudinit.UserData{
 		Hostname: m.Name,
-		Files: append(files,
+		Files: append(slices.Concat(files, settings),
 			cloudinit.File{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(bootstrap)},
 			cloudinit.File{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())},
 		),
 		Commands:          [][]string{{"/bin/sh", k3s.BootstrapPath}},
 		SSHAuthorizedKeys: r.settings.SSHAuthorizedKeys,
+		Extra:             []byte(r.extra.UserData),
+	}
+	if data := m.Record.Shape.Data; data.SizeGiB > 0 {
+		user.Disks = []cloudinit.Disk{{Serial: machine.DataSerial, MountPath: data.MountPath}}
 	}
 	data, err := user.Encode()
 	if err != nil {
@@ -54,40 +63,6 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 		return fmt.Errorf("build the seed: %w", err)
 	}
 	return r.engine.fleet.WriteSeed(ctx, m, iso)
-}
-
-// admit gives a prepared server its configuration, and then its turn.
-func (r *run) admit(ctx context.Context, m machine.Machine) error {
-	version, err := k3s.ParseVersion(r.settings.K3sVersion)
-	if err != nil {
-		return err
-	}
-	config, err := r.k3sConfig(ctx, m, version)
-	if err != nil {
-		return err
-	}
-	err = r.insist(ctx, func(ctx context.Context) error {
-		if err := r.write(ctx, m, k3s.ConfigPath, config); err != nil {
-			return err
-		}
-		return r.write(ctx, m, k3s.TurnPath, nil)
-	})
-	if err != nil {
-		return fmt.Errorf("give it its configuration: %w", explainAgent(err))
-	}
-	return nil
-}
-
-// write makes a file in a guest that only root may read. The agent itself would make one that every user may write.
-func (r *run) write(ctx context.Context, m machine.Machine, path string, content []byte) error {
-	guest := r.engine.fleet.Guest(m)
-	if _, err := guest.Run(ctx, "/usr/bin/install", "-D", "-m", "0600", "/dev/null", path); err != nil {
-		return err
-	}
-	if len(content) == 0 {
-		return nil
-	}
-	return guest.WriteFile(ctx, path, content)
 }
 
 // k3sConfig builds a node's config.yaml. The server that starts a cluster gets a new token; all others get the one that a
@@ -101,7 +76,11 @@ func (r *run) k3sConfig(ctx context.Context, m machine.Machine, version k3s.Vers
 		}
 	}
 	if m.Record.Role == record.Agent {
-		return k3s.AgentConfig{NodeName: m.Name, ServerURL: j.url, Token: j.token}.YAML()
+		c := k3s.AgentConfig{NodeName: m.Name, ServerURL: j.url, Token: j.token, Labels: m.Record.Labels}
+		for _, t := range m.Record.Taints {
+			c.Taints = append(c.Taints, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+		}
+		return c.YAML()
 	}
 	if j.url == "" {
 		j.token = k3s.NewSecret()

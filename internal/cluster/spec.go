@@ -18,6 +18,7 @@ type Spec struct {
 	Shape    record.Shape
 	// Placement is the rule by which the servers are spread over the hypervisors.
 	Placement record.Placement
+	Extra     Extra
 	// Assignment is what a plan has promised; nil where it could promise nothing.
 	Assignment Assignment
 }
@@ -30,9 +31,35 @@ type PoolSpec struct {
 	Shape     record.Shape
 	// Placement is the rule by which the nodes are spread over the hypervisors.
 	Placement record.Placement
+	// HostDevices are the PCI addresses of the devices that the pool's node on a hypervisor gets, by hypervisor.
+	HostDevices map[string][]string
+	Labels      map[string]string
+	Taints      []record.Taint
+	Drain       record.Drain
+	Upgrade     record.Upgrade
+	Repair      record.Repair
+	Extra       Extra
+	// RemoveFirst are the nodes that go first when there are too many, by their name within the cluster.
+	RemoveFirst []string
 	// Assignment is what a plan has promised; nil where it could promise nothing.
 	Assignment Assignment
 }
+
+// Extra is what the user gives to the guests of a group beyond what the provider does. It may hold secrets.
+type Extra struct {
+	// Args are more arguments of k3s, each "--name=value" or "--name".
+	Args []string
+	// Registries is the text of k3s's registries.yaml, UserData a cloud-config that is merged into the provider's.
+	Registries string
+	UserData   string
+}
+
+// The rules of a pool whose configuration says nothing of them.
+var (
+	DefaultDrain   = record.Drain{TimeoutSeconds: 15 * 60}
+	DefaultUpgrade = record.Upgrade{MaxSurge: 1}
+	DefaultRepair  = record.Repair{NotReadySeconds: 10 * 60, MaxUnhealthy: 1}
+)
 
 // Assignment tells on which hypervisor each node of a group stands, or is going to stand. The nodes go by their name
 // within the cluster (record.ShortName), which is known before the cluster is.
@@ -45,7 +72,28 @@ type Review struct {
 	// Assignment is where the nodes of the group will stand, those that are there already included; nil where that
 	// cannot be told before the apply.
 	Assignment Assignment
+	// Changes tells what becomes of standing nodes that are not as they are wanted, by name; nodes that stay as they are, or
+	// go because there are too many, are not among them.
+	Changes map[string]Change
 }
+
+// Change is what an apply does to a node that stands.
+type Change string
+
+// The changes, from the least to the greatest.
+const (
+	// Adjusted: its labels, taints or record are brought up to date; it runs on.
+	Adjusted Change = "adjusted"
+	// Restarted: k3s is restarted in it with other settings; its pods run on.
+	Restarted Change = "restarted"
+	// Resized: it is drained, powered off, given its new size and powered on again. What stands on its disks stays.
+	Resized Change = "resized"
+	// Started: its VM is powered on; Repaired: it is powered off and on again, and replaced if that does not help.
+	Started  Change = "started"
+	Repaired Change = "repaired"
+	// Replaced: it is drained, and a new node takes its place and name. What stands on its disks is lost.
+	Replaced Change = "replaced"
+)
 
 // Resources is what nodes take of a hypervisor.
 type Resources struct {
@@ -61,7 +109,7 @@ func Footprint(a Assignment, s record.Shape) map[string]Resources {
 		r := out[host]
 		r.VCPUs += s.VCPUs
 		r.MemoryMiB += s.MemoryMiB
-		r.DiskGiB += s.DiskGiB
+		r.DiskGiB += s.DiskGiB + s.Data.SizeGiB
 		out[host] = r
 	}
 	return out
@@ -78,6 +126,10 @@ const (
 	NodeNotReady NodeState = "not_ready"
 	// NodeCreating: the making of the node did not come to its end yet.
 	NodeCreating NodeState = "creating"
+	// NodeUnhealthy: it is not Ready for longer than its pool allows.
+	NodeUnhealthy NodeState = "unhealthy"
+	// NodeDrifted: it is Ready, and is not as its group wants it.
+	NodeDrifted NodeState = "drifted"
 	// NodeStopped: the VM exists and does not run.
 	NodeStopped NodeState = "stopped"
 	// NodeMissing: every hypervisor that could hold the VM answered, and none has it.
@@ -88,7 +140,20 @@ const (
 
 // Drifted reports whether the next apply mends the node.
 func (s NodeState) Drifted() bool {
-	return s == NodeMissing || s == NodeStopped || s == NodeCreating
+	switch s {
+	case NodeMissing, NodeStopped, NodeCreating, NodeUnhealthy, NodeDrifted:
+		return true
+	}
+	return false
+}
+
+// settled reports whether a node in that state has joined, and its record is what its group wants.
+func (s NodeState) settled() bool {
+	switch s {
+	case NodeReady, NodeNotReady, NodeUnhealthy, NodeStopped:
+		return true
+	}
+	return false
 }
 
 // NodeStatus is what is known of one node of a cluster or pool.
@@ -100,7 +165,9 @@ type NodeStatus struct {
 	MAC        string
 	IP         string
 	K3sVersion string
-	State      NodeState
+	// Template is the golden image that the node was made from, as <pool>/<volume>; "" where that is not known.
+	Template string
+	State    NodeState
 	// Reason says why the state is not ready.
 	Reason string
 }
@@ -135,10 +202,14 @@ type State struct {
 	Nodes      Nodes
 	Status     Status
 	Conditions []Condition
+	// Warnings as in PoolState.
+	Warnings []error
 }
 
 // PoolState is a node pool as it is.
 type PoolState struct {
 	Spec  PoolSpec
 	Nodes Nodes
+	// Warnings tell of what was done otherwise than asked, although the task as a whole succeeded.
+	Warnings []error
 }

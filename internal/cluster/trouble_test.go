@@ -30,7 +30,7 @@ func TestPoolTaken(t *testing.T) {
 	if got := w.names(); got != "c-cp-1 c-w-1 c-w-2 c-w-3" {
 		t.Errorf("VMs: %s", got)
 	}
-	if review, err := e.CheckPool(background, p.Spec, p.Nodes); err != nil || len(review.Problems) > 0 {
+	if review, err := e.CheckPool(background, p.Spec, &p); err != nil || len(review.Problems) > 0 {
 		t.Errorf("check of the same pool: %v, %v", review, err)
 	}
 }
@@ -103,7 +103,7 @@ func TestRestartedNodeMustReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.staleNodes = true
-	if _, err := e.ApplyPool(background, p.Spec, p.Nodes, quick); err == nil || !strings.Contains(err.Error(), "has not reported since its VM was started") {
+	if _, err := e.ApplyPool(background, p.Spec, &p, quick); err == nil || !strings.Contains(err.Error(), "has not reported since its VM was started") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestInterruptedDefine(t *testing.T) {
 	if len(s.Nodes) != 1 || s.Nodes["c-cp-1"].UUID != w.machine("c-cp-1").UUID {
 		t.Errorf("the state holds %v", s.Nodes)
 	}
-	if s, err = w.engine().ApplyCluster(background, testSpec, s.Nodes, quick); err != nil || len(w.machines) != 1 || s.Nodes["c-cp-1"].State != NodeReady {
+	if s, err = w.engine().ApplyCluster(background, testSpec, &s, quick); err != nil || len(w.machines) != 1 || s.Nodes["c-cp-1"].State != NodeReady {
 		t.Errorf("the next apply: %v, %v", err, s.Nodes)
 	}
 }
@@ -184,16 +184,16 @@ func TestRemovalThatFails(t *testing.T) {
 	e, _, p := up(t, w, 2)
 	w.vanish("c-w-2")
 	w.deleteErr = errors.New("volume is busy")
-	again, err := e.ApplyPool(background, p.Spec, p.Nodes, quick)
+	again, err := e.ApplyPool(background, p.Spec, &p, quick)
 	if err == nil || again.Nodes["c-w-2"].UUID != p.Nodes["c-w-2"].UUID {
 		t.Errorf("apply: %v, state %v", err, again.Nodes)
 	}
 	left, err := e.DeletePool(background, p.Spec, p.Nodes, quick)
-	if err == nil || len(left) != 2 {
+	if err == nil || len(left.Nodes) != 2 {
 		t.Errorf("delete: %v, left %v", err, left)
 	}
 	w.deleteErr = nil
-	if left, err := e.DeletePool(background, p.Spec, left, quick); err != nil || len(left) > 0 {
+	if left, err := e.DeletePool(background, p.Spec, left.Nodes, quick); err != nil || len(left.Nodes) > 0 {
 		t.Errorf("second delete: %v, left %v", err, left)
 	}
 }
@@ -220,7 +220,7 @@ func TestUnreadableRecord(t *testing.T) {
 	if s, err = e.ReadCluster(background, s.Spec, s.Nodes); err != nil || s.Nodes["c-cp-1"].State != NodeUnknown {
 		t.Errorf("cluster: %v, %v", s.Nodes, err)
 	}
-	if _, err := e.ApplyCluster(background, s.Spec, s.Nodes, quick); err != nil || w.names() != "c-cp-1 c-w-1" || w.started["c-cp-1"] != 1 {
+	if _, err := e.ApplyCluster(background, s.Spec, &s, quick); err != nil || w.names() != "c-cp-1 c-w-1" || w.started["c-cp-1"] != 1 {
 		t.Errorf("apply: %v, VMs %s", err, w.names())
 	}
 }
@@ -258,7 +258,7 @@ func TestSilentHypervisorIsRespected(t *testing.T) {
 		t.Errorf("import: %v", err)
 	}
 	w.vanish("c-cp-1")
-	if err := firstError(e.ApplyCluster(background, s.Spec, s.Nodes, quick)); err == nil || !strings.Contains(err.Error(), "not every hypervisor answers") {
+	if err := firstError(e.ApplyCluster(background, s.Spec, &s, quick)); err == nil || !strings.Contains(err.Error(), "not every hypervisor answers") {
 		t.Errorf("apply: %v", err)
 	}
 }

@@ -68,15 +68,15 @@ func (c *Client) deleteNode(ctx context.Context, name string) error {
 		select {
 		case <-look.C:
 		case <-end.C:
-			return c.release(ctx, n)
+			return c.free(ctx, n)
 		case <-ctx.Done():
 			return fmt.Errorf("it is held by the finalizers %q: %w", n.Finalizers, context.Cause(ctx))
 		}
 	}
 }
 
-// release takes the finalizers of k3s off a Node object that is being deleted and held by nothing else.
-func (c *Client) release(ctx context.Context, n *corev1.Node) error {
+// free takes the finalizers of k3s off a Node object that is being deleted and held by nothing else.
+func (c *Client) free(ctx context.Context, n *corev1.Node) error {
 	foreign := slices.DeleteFunc(slices.Clone(n.Finalizers), func(f string) bool { return strings.HasPrefix(f, ownFinalizers) })
 	switch {
 	case n.DeletionTimestamp == nil || len(n.Finalizers) == 0:

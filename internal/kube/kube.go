@@ -5,6 +5,8 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,11 +35,24 @@ func New(kubeconfig []byte) (*Client, error) {
 	config.UserAgent = "terraform-provider-cockpit"
 	// The pipeline bounds its own calls; client-go's default of five a second would hold up many nodes at once.
 	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return evictOnce{next} })
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	return &Client{api: api}, nil
+}
+
+// evictOnce keeps client-go from repeating evictions out of sight. It does so ten times for an answer with a Retry-After, as
+// the API gives for a disruption budget that it has not looked at yet, and tells nothing of the answer if its time ends.
+type evictOnce struct{ next http.RoundTripper }
+
+func (e evictOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := e.next.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
+		answer.Header.Del("Retry-After")
+	}
+	return answer, err
 }
 
 // Ready asks the API server's /readyz, which answers only when the API serves.
@@ -63,11 +78,19 @@ func (c *Client) Nodes(ctx context.Context) ([]cluster.Node, error) {
 
 func nodeOf(n *corev1.Node) cluster.Node {
 	_, etcd := n.Labels[etcdLabel]
-	out := cluster.Node{Name: n.Name, Etcd: etcd, K3sVersion: n.Status.NodeInfo.KubeletVersion, BootID: n.Status.NodeInfo.BootID, Reason: "Unknown", Message: "no Ready condition yet"}
+	out := cluster.Node{
+		Name: n.Name, Etcd: etcd, K3sVersion: n.Status.NodeInfo.KubeletVersion, BootID: n.Status.NodeInfo.BootID,
+		Reason: "Unknown", Message: "no Ready condition yet",
+		Cordoned: isCordoned(n), Labels: n.Labels, OwnLabels: marked(n, labelsMark), OwnTaints: marked(n, taintsMark),
+	}
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, taintOf(t))
+	}
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:
 			out.Ready, out.Reason, out.Message = c.Status == corev1.ConditionTrue, c.Reason, c.Message
+			out.Since = c.LastTransitionTime.Time
 		case etcdVoter:
 			out.Voter = c.Status == corev1.ConditionTrue
 		}
