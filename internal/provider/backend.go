@@ -14,16 +14,16 @@ import (
 // engine is what resources and data sources ask of package cluster. What the Apply and Delete methods return is true
 // also with an error: it is what stands by then, nil nodes meaning that nothing does.
 type engine interface {
-	CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.Review, error)
-	CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.Review, error)
+	CheckCluster(ctx context.Context, spec cluster.Spec, before *cluster.State) (cluster.Review, error)
+	CheckPool(ctx context.Context, spec cluster.PoolSpec, before *cluster.PoolState) (cluster.Review, error)
 	FindCluster(ctx context.Context, idOrName string) (cluster.Spec, error)
 	FindPool(ctx context.Context, id string) (cluster.PoolSpec, error)
 	ReadCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.State, error)
 	ReadPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.PoolState, error)
-	ApplyCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.State, error)
-	ApplyPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error)
+	ApplyCluster(ctx context.Context, spec cluster.Spec, before *cluster.State, waits cluster.Waits) (cluster.State, error)
+	ApplyPool(ctx context.Context, spec cluster.PoolSpec, before *cluster.PoolState, waits cluster.Waits) (cluster.PoolState, error)
 	DeleteCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error)
-	DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error)
+	DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error)
 	Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconfig, error)
 }
 

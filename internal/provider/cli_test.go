@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/provider"
@@ -29,7 +30,7 @@ func TestThroughCLI(t *testing.T) {
 		t.Setenv("TF_ACC_TERRAFORM_PATH", path)
 	}
 	fake := &fakeEngine{}
-	config := func(servers, workers string) string {
+	config := func(servers, workers string, more ...string) string {
 		return fmt.Sprintf(`
 			provider "cockpit" {
 			  template = { pool = "templates", volume = "debian.qcow2" }
@@ -38,13 +39,14 @@ func TestThroughCLI(t *testing.T) {
 			  name          = "prod"
 			  k3s_version   = "v1.36.1+k3s1"
 			  control_plane = { %s }
+			  %s
 			}
 			resource "cockpit_k3s_node_pool" "workers" {
 			  cluster_id = cockpit_k3s_cluster.prod.id
 			  name       = "workers"
 			  %s
 			}
-		`, servers, workers)
+		`, servers, strings.Join(more, "\n"), workers)
 	}
 	on := func(host string, nodes ...string) knownvalue.Check {
 		assignment := map[string]knownvalue.Check{}
@@ -128,7 +130,7 @@ func TestThroughCLI(t *testing.T) {
 			{
 				// A replacement is reviewed in the knowledge of what it replaces.
 				PreConfig: func() { fake.lastSpec = cluster.Spec{} },
-				Config:    config("vcpus = 4", "node_count = 3"),
+				Config:    config("", "node_count = 3", `network = "lab"`),
 				PlanOnly:  true, ExpectNonEmptyPlan: true,
 			},
 			{
@@ -137,7 +139,7 @@ func TestThroughCLI(t *testing.T) {
 						t.Errorf("the review was told the id %q, want that of the cluster that goes: %q", fake.lastSpec.ID, clusterID)
 					}
 				},
-				Config: config("vcpus = 4", "node_count = 3"),
+				Config: config("", "node_count = 3", `network = "lab"`),
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionReplace),
 					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionReplace),

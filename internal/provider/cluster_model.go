@@ -2,12 +2,12 @@ package provider
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
@@ -15,15 +15,16 @@ import (
 
 // clusterModel is a cluster in configuration, plan and state.
 type clusterModel struct {
-	Name              types.String   `tfsdk:"name"`
-	K3sVersion        types.String   `tfsdk:"k3s_version"`
-	Network           types.String   `tfsdk:"network"`
-	Bridge            types.String   `tfsdk:"bridge"`
-	Endpoint          types.String   `tfsdk:"endpoint"`
-	TLSSANs           types.List     `tfsdk:"tls_sans"`
-	ControlPlane      types.Object   `tfsdk:"control_plane"`
-	SSHAuthorizedKeys types.List     `tfsdk:"ssh_authorized_keys"`
-	Timeouts          timeouts.Value `tfsdk:"timeouts"`
+	Name               types.String   `tfsdk:"name"`
+	K3sVersion         types.String   `tfsdk:"k3s_version"`
+	Network            types.String   `tfsdk:"network"`
+	Bridge             types.String   `tfsdk:"bridge"`
+	Endpoint           types.String   `tfsdk:"endpoint"`
+	TLSSANs            types.List     `tfsdk:"tls_sans"`
+	ControlPlane       types.Object   `tfsdk:"control_plane"`
+	SSHAuthorizedKeys  types.List     `tfsdk:"ssh_authorized_keys"`
+	DeletionProtection types.Bool     `tfsdk:"deletion_protection"`
+	Timeouts           timeouts.Value `tfsdk:"timeouts"`
 
 	ID         types.String `tfsdk:"id"`
 	APIURL     types.String `tfsdk:"api_url"`
@@ -32,10 +33,13 @@ type clusterModel struct {
 	membersModel
 }
 
+// controlPlaneModel is the attribute control_plane.
 type controlPlaneModel struct {
-	NodeCount types.Number `tfsdk:"node_count"`
-	Placement types.Object `tfsdk:"placement"`
+	NodeCount  types.Number
+	Placement  types.Object
+	ServerArgs types.List
 	shapeModel
+	extraModel
 }
 
 type conditionModel struct {
@@ -48,59 +52,101 @@ type conditionModel struct {
 var controlPlaneTypes = map[string]attr.Type{
 	"node_count": types.NumberType, "vcpus": types.NumberType, "memory_gib": types.NumberType, "disk_gib": types.NumberType,
 	"storage_pool": types.StringType, "clone": types.StringType, "placement": types.ObjectType{AttrTypes: serverPlacementTypes},
+	"server_args": types.ListType{ElemType: types.StringType}, "registries_yaml": types.StringType, "extra_user_data": types.StringType,
 }
 
 // defaultServers is the node_count of a control plane.
 const defaultServers = 1
 
 func defaultControlPlane() types.Object {
-	return controlPlaneValue(defaultServers, defaultShape, defaultServerPlacement)
+	return controlPlaneModel{}.value(defaultServers, defaultShape, defaultServerPlacement, cluster.Extra{})
 }
 
-func controlPlaneValue(servers int, s record.Shape, p record.Placement) types.Object {
-	m := newShapeModel(s)
+// value renders a control plane. What the user wrote stays where it says the same.
+func (m controlPlaneModel) value(servers int, s record.Shape, p record.Placement, x cluster.Extra) types.Object {
+	shape, extra := newShapeModel(s), m.extraModel.known(x)
 	return types.ObjectValueMust(controlPlaneTypes, map[string]attr.Value{
-		"node_count": numberValue(servers), "vcpus": m.VCPUs, "memory_gib": m.MemoryGiB, "disk_gib": m.DiskGiB,
-		"storage_pool": m.StoragePool, "clone": m.Clone, "placement": placementValue(serverPlacementTypes, p),
+		"node_count": numberValue(servers), "vcpus": shape.VCPUs, "memory_gib": shape.MemoryGiB, "disk_gib": shape.DiskGiB,
+		"storage_pool": shape.StoragePool, "clone": shape.Clone, "placement": placementValue(serverPlacementTypes, p),
+		"server_args": listValue(m.ServerArgs, x.Args), "registries_yaml": extra.RegistriesYAML, "extra_user_data": extra.ExtraUserData,
 	})
 }
 
 // controlPlane reads the control plane; what is not known of it is empty.
-func (m clusterModel) controlPlane(ctx context.Context, diags *diag.Diagnostics) controlPlaneModel {
-	var cp controlPlaneModel
-	diags.Append(m.ControlPlane.As(ctx, &cp, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true, UnhandledUnknownAsEmpty: true})...)
-	return cp
+func (m clusterModel) controlPlane() controlPlaneModel {
+	o := m.ControlPlane
+	return controlPlaneModel{
+		NodeCount: part[types.Number](o, "node_count"), Placement: part[types.Object](o, "placement"), ServerArgs: part[types.List](o, "server_args"),
+		shapeModel: shapeModel{
+			VCPUs: part[types.Number](o, "vcpus"), MemoryGiB: part[types.Number](o, "memory_gib"), DiskGiB: part[types.Number](o, "disk_gib"),
+			StoragePool: part[types.String](o, "storage_pool"), Clone: part[types.String](o, "clone"),
+		},
+		extraModel: extraModel{RegistriesYAML: part[types.String](o, "registries_yaml"), ExtraUserData: part[types.String](o, "extra_user_data")},
+	}
 }
 
-// spec is the wanted cluster, and whether all of it is known that a review looks at.
-func (m clusterModel) spec(ctx context.Context, diags *diag.Diagnostics) (cluster.Spec, bool) {
-	cp := m.controlPlane(ctx, diags)
-	placement, placed := placementOf(cp.Placement)
+// sameVMs reports whether nothing differs for which a server would be replaced.
+func (m controlPlaneModel) sameVMs(before controlPlaneModel) bool {
+	return m.StoragePool.Equal(before.StoragePool) && m.Clone.Equal(before.Clone) && m.DiskGiB.Equal(before.DiskGiB) &&
+		whole(m.ExtraUserData) && m.ExtraUserData.ValueString() == before.ExtraUserData.ValueString()
+}
+
+// spec is the wanted cluster. What is not known yet is left out of it.
+func (m clusterModel) spec() cluster.Spec {
+	cp := m.controlPlane()
 	return cluster.Spec{
-		ID: m.ID.ValueString(), Name: m.Name.ValueString(), Servers: integer(cp.NodeCount), Shape: cp.shape(), Placement: placement,
+		ID: m.ID.ValueString(), Name: m.Name.ValueString(), Servers: integer(cp.NodeCount), Shape: cp.shape(), Placement: placementOf(cp.Placement),
+		Extra: cp.extra(cp.ServerArgs),
 		Settings: record.Cluster{
 			K3sVersion: m.K3sVersion.ValueString(), Network: m.Network.ValueString(), Bridge: m.Bridge.ValueString(),
-			SSHAuthorizedKeys: texts(ctx, m.SSHAuthorizedKeys, diags), Endpoint: m.Endpoint.ValueString(), TLSSANs: texts(ctx, m.TLSSANs, diags),
+			SSHAuthorizedKeys: texts(m.SSHAuthorizedKeys), Endpoint: m.Endpoint.ValueString(), TLSSANs: texts(m.TLSSANs),
+			DeletionProtection: m.DeletionProtection.ValueBool(),
 		},
-	}, known(m.Name, m.Network, m.Bridge, m.ControlPlane, cp.NodeCount) && placed && cp.known()
+	}
+}
+
+// reviewable reports whether all is known that decides which servers there will be and where they can stand.
+func (m clusterModel) reviewable() bool {
+	cp := m.controlPlane()
+	return known(m.ControlPlane) && whole(m.Name, m.Network, m.Bridge, cp.NodeCount, cp.Placement, cp.VCPUs, cp.MemoryGiB, cp.DiskGiB, cp.StoragePool, cp.Clone)
+}
+
+// decided reports whether all is known that decides over making and replacing VMs.
+func (m clusterModel) decided() bool { return m.reviewable() && whole(m.controlPlane().ExtraUserData) }
+
+// assuming is the wanted cluster with the values of a state where what is not known yet decides over nothing but what becomes of
+// servers that stand.
+func (m clusterModel) assuming(state clusterModel) cluster.Spec {
+	cp, was := m.controlPlane(), state.controlPlane()
+	m.K3sVersion, m.Endpoint, m.TLSSANs = wholeOr(m.K3sVersion, state.K3sVersion), wholeOr(m.Endpoint, state.Endpoint), wholeOr(m.TLSSANs, state.TLSSANs)
+	m.SSHAuthorizedKeys, m.DeletionProtection = wholeOr(m.SSHAuthorizedKeys, state.SSHAuthorizedKeys), wholeOr(m.DeletionProtection, state.DeletionProtection)
+	spec := m.spec()
+	spec.Extra = cp.extraModel.assuming(was.extraModel).extra(wholeOr(cp.ServerArgs, was.ServerArgs))
+	return spec
 }
 
 // wanted is the cluster that an apply makes, with what its plan has promised.
 func (m clusterModel) wanted(ctx context.Context, diags *diag.Diagnostics) cluster.Spec {
-	spec, _ := m.spec(ctx, diags)
+	spec := m.spec()
 	spec.Assignment = m.promised(ctx, diags)
 	return spec
 }
 
-// setSpec takes over what the records of the cluster say of its settings.
-func (m *clusterModel) setSpec(ctx context.Context, spec cluster.Spec, diags *diag.Diagnostics) {
+// before is the cluster as a state has it.
+func (m clusterModel) before(ctx context.Context, diags *diag.Diagnostics) cluster.State {
+	return cluster.State{Spec: m.spec(), Nodes: nodesOf(ctx, m.Nodes, diags)}
+}
+
+// setSpec takes over what is known of the cluster's settings.
+func (m *clusterModel) setSpec(spec cluster.Spec) {
 	m.ID, m.Name = types.StringValue(spec.ID), types.StringValue(spec.Name)
 	m.K3sVersion = types.StringValue(spec.Settings.K3sVersion)
 	m.Network, m.Bridge = stringValue(spec.Settings.Network), stringValue(spec.Settings.Bridge)
 	m.Endpoint = stringValue(spec.Settings.Endpoint)
-	m.ControlPlane = controlPlaneValue(spec.Servers, spec.Shape, spec.Placement)
-	m.SSHAuthorizedKeys = listValue(ctx, m.SSHAuthorizedKeys, spec.Settings.SSHAuthorizedKeys, diags)
-	m.TLSSANs = listValue(ctx, m.TLSSANs, spec.Settings.TLSSANs, diags)
+	m.ControlPlane = m.controlPlane().value(spec.Servers, spec.Shape, spec.Placement, spec.Extra)
+	m.SSHAuthorizedKeys = listValue(m.SSHAuthorizedKeys, spec.Settings.SSHAuthorizedKeys)
+	m.TLSSANs = listValue(m.TLSSANs, spec.Settings.TLSSANs)
+	m.DeletionProtection = types.BoolValue(spec.Settings.DeletionProtection)
 }
 
 // setState takes over what was seen of the cluster. What was not seen now stays as it was, but is null where it was
@@ -134,8 +180,14 @@ func (m *clusterModel) settle(ctx context.Context, s cluster.State, diags *diag.
 // same reports whether an update from a state to the plan has nothing to do outside the state. What is planned to stay is
 // known in the plan.
 func (m clusterModel) same(before clusterModel) bool {
-	return known(m.Nodes, m.APIURL) && m.Endpoint.Equal(before.Endpoint) && m.ControlPlane.Equal(before.ControlPlane) &&
-		sameList(m.SSHAuthorizedKeys, before.SSHAuthorizedKeys) && sameList(m.TLSSANs, before.TLSSANs)
+	return m.decided() && whole(m.ControlPlane, m.K3sVersion, m.SSHAuthorizedKeys, m.Endpoint, m.TLSSANs, m.DeletionProtection) && known(m.Nodes, m.APIURL) &&
+		reflect.DeepEqual(m.spec(), before.spec())
+}
+
+// sameNodes reports whether a change from a state to the plan makes, resizes and replaces no VM.
+func (m clusterModel) sameNodes(before clusterModel) bool {
+	is, was := m.spec(), before.spec()
+	return is.Servers == was.Servers && is.Shape == was.Shape && is.Extra.UserData == was.Extra.UserData
 }
 
 func conditionsValue(ctx context.Context, conditions []cluster.Condition, diags *diag.Diagnostics) types.List {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
 // clusterPaths are the attributes that problems of a cluster stand on.
@@ -23,45 +25,75 @@ var clusterPaths = map[machine.Field]path.Path{
 	machine.FieldNetwork:     path.Root("network"),
 	machine.FieldBridge:      path.Root("bridge"),
 	machine.FieldStoragePool: path.Root("control_plane").AtName("storage_pool"),
+	machine.FieldClone:       path.Root("control_plane").AtName("clone"),
 	machine.FieldVCPUs:       path.Root("control_plane").AtName("vcpus"),
 	machine.FieldMemory:      path.Root("control_plane").AtName("memory_gib"),
 	machine.FieldDisk:        path.Root("control_plane").AtName("disk_gib"),
 	machine.FieldPlacement:   path.Root("control_plane").AtName("placement"),
 	machine.FieldHosts:       path.Root("control_plane").AtName("placement").AtName("hosts"),
+	machine.FieldUserData:    path.Root("control_plane").AtName("extra_user_data"),
 }
 
-// ModifyPlan reviews the plan against the hypervisors, and plans what heals a cluster that has drifted.
+// ModifyPlan reviews the plan against the hypervisors, and plans what heals a cluster that has drifted. What is protected is neither
+// destroyed nor replaced.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if req.Plan.Raw.IsNull() {
-		return
-	}
 	var plan, state clusterModel
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	}
+	if req.Plan.Raw.IsNull() {
+		state.spare(task{"destroy", theCluster, state.Name.ValueString()}, &resp.Diagnostics)
+		return
+	}
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if req.State.Raw.IsNull() {
-		if !resp.Diagnostics.HasError() {
-			r.planCreate(ctx, plan, req, resp)
+	switch {
+	case resp.Diagnostics.HasError():
+	case req.State.Raw.IsNull():
+		r.planCreate(ctx, plan, req, resp)
+	default:
+		subject{state.ID.ValueString(), state.DeletionProtection.ValueBool()}.mark(ctx, resp.Private, &resp.Diagnostics)
+		if plan.replaces(state) { // Terraform plans the replacement as a create of its own.
+			state.spare(task{"replace", theCluster, state.Name.ValueString()}, &resp.Diagnostics)
+			return
 		}
-		return
+		r.planUpdate(ctx, plan, state, resp)
 	}
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() {
-		return
+}
+
+// spare fails a task that destroys a cluster which is protected from that. What counts is the state: the protection has to be taken
+// off by an apply of its own.
+func (m clusterModel) spare(t task, diags *diag.Diagnostics) {
+	if m.DeletionProtection.ValueBool() {
+		refuseProtected(t, diags)
 	}
-	markReplaced(ctx, resp.Private, state.ID.ValueString(), &resp.Diagnostics)
-	if plan.replaces(ctx, state, &resp.Diagnostics) {
-		return // Terraform plans the replacement as a create of its own.
-	}
-	r.planUpdate(ctx, plan, state, resp)
+}
+
+func refuseProtected(t task, diags *diag.Diagnostics) {
+	t.failAt(diags, path.Root("deletion_protection"), &cluster.Failure{
+		Err:    errors.New("it is protected from that: deletion_protection is true"),
+		Remedy: "set deletion_protection = false and apply that first, if you want to lose the cluster and its data.",
+	})
 }
 
 func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	create := task{"create", theCluster, plan.Name.ValueString()}
-	plan.APIURL = plan.urlOfEndpoint()
-	if r.backend.hasTemplate(create, &resp.Diagnostics) {
-		r.review(ctx, create, &plan, replaced(ctx, req.Private, &resp.Diagnostics), nil, &resp.Diagnostics)
+	diags := &resp.Diagnostics
+	goes := replaced(ctx, req.Private, diags)
+	if goes.Protected { // The user asks for a replacement that no attribute is the cause of.
+		refuseProtected(task{"replace", theCluster, plan.Name.ValueString()}, diags)
+		return
 	}
-	r.lookUp(ctx, plan.K3sVersion, &resp.Diagnostics)
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	create := task{"create", theCluster, plan.Name.ValueString()}
+	spec := plan.spec()
+	spec.ID = goes.ID
+	plan.APIURL = plan.urlOfEndpoint()
+	plan.place(ctx, nil, spec.Shape, diags)
+	if r.backend.hasTemplate(create, diags) {
+		review, _ := r.review(ctx, create, plan, spec, nil, diags)
+		report(create, review.Problems, clusterPaths, diags)
+		plan.place(ctx, review.Assignment, spec.Shape, diags)
+	}
+	r.lookUp(ctx, plan.K3sVersion, diags)
+	diags.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
 // lookUp warns of a version that the list of releases has not. It asks for the list once in the life of the provider,
@@ -92,50 +124,68 @@ func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterMod
 		})
 		return
 	}
+	diags := &resp.Diagnostics
 	update := task{"update", theCluster, name}
-	was, wanted := state.controlPlane(ctx, &resp.Diagnostics).NodeCount, plan.controlPlane(ctx, &resp.Diagnostics).NodeCount
-	o := outlookFor(ctx, state.membersModel, was, wanted, &resp.Diagnostics)
-	if len(o.drifted) > 0 {
-		warnDrift(fmt.Sprintf("Cluster %q has drifted", name), o.drifted, lostServers(o.nodes), &resp.Diagnostics)
-	}
 	plan.keep(state)
-	if !plan.keepsURL(state, o) {
-		plan.APIURL = plan.urlOfEndpoint()
-	}
-	switch {
-	case !o.changes:
-		r.hasHosts(ctx, update, plan, &resp.Diagnostics)
-	case o.want <= o.was || r.backend.hasTemplate(update, &resp.Diagnostics):
-		plan.open(ctx)
-		r.review(ctx, update, &plan, plan.ID.ValueString(), o.nodes, &resp.Diagnostics)
-	}
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
-}
-
-// review asks the hypervisors whether the plan can be met, as far as it is known, and plans where the servers stand then.
-// The id is that of the cluster which the plan is about, be it to be replaced.
-func (r *clusterResource) review(ctx context.Context, t task, plan *clusterModel, id string, prior cluster.Nodes, diags *diag.Diagnostics) {
-	spec, complete := plan.spec(ctx, diags)
-	spec.ID = id
-	plan.place(ctx, nil, spec.Shape, diags)
-	if !r.hasHosts(ctx, t, *plan, diags) || !complete {
+	spec, before := plan.assuming(state), state.before(ctx, diags)
+	o := outlookFor(ctx, record.ServerPool, state.membersModel, state.controlPlane().NodeCount, plan.controlPlane().NodeCount, rules{}, diags)
+	if plan.same(state) && !o.changes() {
+		r.hasHosts(update, plan, diags)
+		diags.Append(resp.Plan.Set(ctx, &plan)...)
 		return
 	}
-	review := r.backend.review(ctx, t, diags, func(ctx context.Context) (cluster.Review, error) {
-		return r.backend.engine.CheckCluster(ctx, spec, prior)
-	})
-	report(t, review.Problems, clusterPaths, diags)
-	plan.place(ctx, review.Assignment, spec.Shape, diags)
+	var review cluster.Review
+	reviewed := false
+	if o.want <= o.was || r.backend.hasTemplate(update, diags) {
+		review, reviewed = r.review(ctx, update, plan, spec, &before, diags)
+	}
+	o.learn(review)
+	o.warnDrift("Cluster", name, lostServers(o.nodes), diags)
+	o.warnRenewed("Cluster", name, record.Upgrade{}, diags)
+	warnPause(name, o, diags)
+	report(update, review.Problems, clusterPaths, diags)
+	if makes(review, 0) {
+		r.backend.hasTemplate(update, diags)
+	}
+	quiet := !o.changes() && plan.decided() && !disturbs(review) && (reviewed || plan.sameNodes(state))
+	if !quiet {
+		plan.open(ctx)
+	}
+	if review.Assignment != nil || !quiet {
+		plan.place(ctx, review.Assignment, spec.Shape, diags)
+	}
+	if !plan.keepsURL(state, o, quiet, reviewed) {
+		plan.APIURL = plan.urlOfEndpoint()
+	}
+	diags.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-func (r *clusterResource) hasHosts(ctx context.Context, t task, plan clusterModel, diags *diag.Diagnostics) bool {
-	return r.backend.hasHosts(t, plan.controlPlane(ctx, diags).Placement, clusterPaths[machine.FieldPlacement], diags)
+// warnPause tells that a cluster with one server has no API while that is resized.
+func warnPause(name string, o outlook, diags *diag.Diagnostics) {
+	if servers := o.with(resized); len(servers) == 1 && len(o.nodes) == 1 {
+		diags.AddWarning(fmt.Sprintf("The API of cluster %q will not answer for a while", name), fmt.Sprintf(
+			"%s is its only server, and is powered off to be resized. Pods on the agents run on meanwhile.", servers[0]))
+	}
+}
+
+// review asks the hypervisors whether the plan can be met, as far as it is known, and reports whether there is an answer. Without a
+// state of before, the cluster is to be made.
+func (r *clusterResource) review(ctx context.Context, t task, plan clusterModel, spec cluster.Spec, before *cluster.State, diags *diag.Diagnostics) (cluster.Review, bool) {
+	if !r.hasHosts(t, plan, diags) || !plan.reviewable() {
+		return cluster.Review{}, false
+	}
+	return r.backend.review(ctx, t, diags, func(ctx context.Context) (cluster.Review, error) {
+		return r.backend.engine.CheckCluster(ctx, spec, before)
+	})
+}
+
+func (r *clusterResource) hasHosts(t task, plan clusterModel, diags *diag.Diagnostics) bool {
+	return r.backend.hasHosts(t, plan.controlPlane().Placement, clusterPaths[machine.FieldPlacement], diags)
 }
 
 // replaces reports whether the plan replaces the cluster of the state.
-func (m clusterModel) replaces(ctx context.Context, state clusterModel, diags *diag.Diagnostics) bool {
-	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge) || m.ControlPlane.IsUnknown() ||
-		!m.controlPlane(ctx, diags).equal(state.controlPlane(ctx, diags).shapeModel)
+func (m clusterModel) replaces(state clusterModel) bool {
+	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge)
 }
 
 // keep plans the computed values of the state.
@@ -158,18 +208,20 @@ func (m clusterModel) urlOfEndpoint() types.String {
 	return types.StringUnknown()
 }
 
-// keepsURL reports whether the URL of the API is the same after the apply: that of the endpoint, or else of a server that
-// stays.
-func (m clusterModel) keepsURL(state clusterModel, o outlook) bool {
+// keepsURL reports whether the URL of the API is the same after the apply: that of the endpoint, or else of a server that stays. A quiet
+// plan leaves all servers as they are; one that was not reviewed may replace servers for all that is known.
+func (m clusterModel) keepsURL(state clusterModel, o outlook, quiet, reviewed bool) bool {
 	switch {
 	case !m.Endpoint.Equal(state.Endpoint):
 		return false
-	case !o.changes:
+	case quiet:
 		return true
 	case state.APIURL.IsNull():
 		return false
 	case !state.Endpoint.IsNull():
 		return true
+	case !reviewed && !m.controlPlane().sameVMs(state.controlPlane()), !reviewed && len(o.with(adjusted)) > 0:
+		return false
 	}
 	var host netip.Addr
 	if u, err := url.Parse(state.APIURL.ValueString()); err == nil {
@@ -186,21 +238,25 @@ func (m clusterModel) keepsURL(state clusterModel, o outlook) bool {
 	return stays || leaving == 0 && len(o.nodes) > 0
 }
 
-// lostServers tells what the loss of servers means for the data of the cluster, "" where none is lost.
+// lostServers tells what the loss of servers means for the data of the cluster, "" where none is lost. Those whose making did not come
+// to its end never had any.
 func lostServers(servers cluster.Nodes) string {
-	lost := 0
+	lost, left := 0, 0
 	for _, n := range servers {
-		if n.State == cluster.NodeMissing {
+		switch n.State {
+		case cluster.NodeMissing:
 			lost++
+		case cluster.NodeCreating:
+		default:
+			left++
 		}
 	}
-	left := len(servers) - lost
 	switch {
 	case lost == 0:
 		return ""
 	case left == 0:
 		return "With its last server the data of the cluster is lost."
-	case 2*left > len(servers):
+	case left > lost:
 		return "The cluster works on, and its data is safe with the servers that are left: the new one joins them."
 	}
 	return "" // Without a majority nothing can be brought back; the review tells so.

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -38,10 +37,12 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	diags := &resp.Diagnostics
 	diags.Append(req.Plan.Get(ctx, &m)...)
 	spec := m.wanted(ctx, diags)
-	r.backend.within(ctx, task{"create", theCluster, spec.Name}, m.Timeouts, turns(spec, nil), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+	create := task{"create", theCluster, spec.Name}
+	r.backend.within(ctx, create, m.Timeouts, createSpan(turns(spec, nil)), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
 		spec.ID = cluster.NewID()
 		m.ID = types.StringValue(spec.ID)
 		state, err := r.backend.engine.ApplyCluster(opCtx, spec, nil, waits)
+		create.warn(diags, state.Warnings)
 		switch {
 		case err == nil:
 			m.settle(ctx, state, diags)
@@ -58,7 +59,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 // turns is how many servers an apply may have to make, one after another.
 func turns(spec cluster.Spec, prior cluster.Nodes) int { return max(spec.Servers, len(prior), 1) }
 
-// Read looks at the cluster. Only where every hypervisor answered and none has a server of it, it leaves the state.
+// Read looks at the cluster.
 func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	if r.backend == nil || !r.backend.known {
 		return // The state stays as it is until the provider's configuration is known.
@@ -66,48 +67,45 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	var m clusterModel
 	diags := &resp.Diagnostics
 	diags.Append(req.State.Get(ctx, &m)...)
-	spec, _ := m.spec(ctx, diags)
-	prior := nodesOf(ctx, m.Nodes, diags)
-	r.backend.within(ctx, task{"read", theCluster, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, _ cluster.Waits) (string, error) {
-		state, err := r.backend.engine.ReadCluster(opCtx, spec, prior)
-		switch {
-		case errors.Is(err, cluster.ErrGone):
-			resp.State.RemoveResource(ctx)
-			return "", nil
-		case err != nil:
-			return "", err
+	before := m.before(ctx, diags)
+	r.backend.refresh(ctx, task{"read", theCluster, before.Spec.Name}, m.Timeouts, resp, func(opCtx context.Context) error {
+		state, err := r.backend.engine.ReadCluster(opCtx, before.Spec, before.Nodes)
+		if err != nil {
+			return err
 		}
-		warnMoved(prior, state.Nodes, diags)
-		m.setSpec(ctx, state.Spec, diags)
+		warnMoved(before.Nodes, state.Nodes, diags)
+		m.setSpec(state.Spec)
 		m.setState(ctx, state, diags)
 		diags.Append(resp.State.Set(ctx, &m)...)
-		return "", nil
+		return nil
 	})
 }
 
-// Update brings the cluster to the plan. With an error, what exists by then is in the state.
+// Update brings the cluster to the plan. With an error, what exists by then is in the state, and what is still to be done is not, so
+// that the next plan shows it again.
 func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var m, before clusterModel
+	var m, was clusterModel
 	diags := &resp.Diagnostics
 	diags.Append(req.Plan.Get(ctx, &m)...)
-	diags.Append(req.State.Get(ctx, &before)...)
+	diags.Append(req.State.Get(ctx, &was)...)
 	if diags.HasError() {
 		return
 	}
-	if m.same(before) { // Only the timeouts have changed.
+	if m.same(was) { // Only what stands in the state alone has changed.
 		diags.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	spec := m.wanted(ctx, diags)
-	prior := nodesOf(ctx, before.Nodes, diags)
-	r.backend.within(ctx, task{"update", theCluster, spec.Name}, m.Timeouts, turns(spec, prior), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
-		state, err := r.backend.engine.ApplyCluster(opCtx, spec, prior, waits)
+	spec, before := m.wanted(ctx, diags), was.before(ctx, diags)
+	update := task{"update", theCluster, spec.Name}
+	r.backend.within(ctx, update, m.Timeouts, spanOfServers(turns(spec, before.Nodes)), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ApplyCluster(opCtx, spec, &before, waits)
+		update.warn(diags, state.Warnings)
 		if err == nil {
 			m.settle(ctx, state, diags)
 		} else {
-			// The settings of before stay in the state, so that the next plan shows the change again.
-			before.Timeouts = m.Timeouts
-			m = before
+			was.Timeouts = m.Timeouts
+			m = was
+			m.setSpec(state.Spec)
 			m.setState(ctx, state, diags)
 		}
 		diags.Append(resp.State.Set(ctx, &m)...)
@@ -115,17 +113,18 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	})
 }
 
-// Delete removes the cluster. With an error, what remains is in the state.
+// Delete removes the cluster, unless it is protected. With an error, what remains is in the state.
 func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m clusterModel
 	diags := &resp.Diagnostics
 	diags.Append(req.State.Get(ctx, &m)...)
-	spec, _ := m.spec(ctx, diags)
-	prior := nodesOf(ctx, m.Nodes, diags)
-	r.backend.within(ctx, task{"delete", theCluster, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
-		left, err := r.backend.engine.DeleteCluster(opCtx, spec, prior, waits)
+	before := m.before(ctx, diags)
+	remove := task{"delete", theCluster, before.Spec.Name}
+	m.spare(remove, diags)
+	r.backend.within(ctx, remove, m.Timeouts, deleteSpan(0), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		left, err := r.backend.engine.DeleteCluster(opCtx, before.Spec, before.Nodes, waits)
 		if err != nil {
-			m.show(ctx, record.ServerPool, left, spec.Shape, diags)
+			m.show(ctx, record.ServerPool, left, before.Spec.Shape, diags)
 			diags.Append(resp.State.Set(ctx, &m)...)
 		}
 		return resumeDelete, err
@@ -149,6 +148,6 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), spec.Name)...)
 	var m clusterModel
 	resp.Diagnostics.Append(resp.State.Get(ctx, &m)...)
-	m.setSpec(ctx, spec, &resp.Diagnostics)
+	m.setSpec(spec)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/big"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -12,15 +11,15 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 )
 
 // What the change of an attribute means, in its description.
@@ -82,7 +81,12 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 				" Nodes made from then on have the new keys.",
 			Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(publicKeyForm())},
 		},
-		"timeouts": timeoutsAttribute(ctx, " for each server"),
+		"deletion_protection": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			MarkdownDescription: "Whether destroying and replacing the cluster is refused. To take the protection off, set it to `false` and apply that first. Default `false`. " +
+				inPlace + " It stands in the records of the servers, and touches nothing else of them.",
+		},
+		"timeouts": timeoutsAttribute(ctx, timesOfCluster),
 		"id": schema.StringAttribute{
 			Computed:            true,
 			MarkdownDescription: "UUID of the cluster, which stands on each of its VMs.",
@@ -111,7 +115,7 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 }
 
 func controlPlaneAttribute() schema.SingleNestedAttribute {
-	attributes := shapeAttributes(replacesCluster)
+	attributes := shapeAttributes(ofServers)
 	attributes["node_count"] = schema.NumberAttribute{
 		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(defaultServers)),
 		MarkdownDescription: fmt.Sprintf("Number of servers: `1`, or `3`, of which any one may fail. Default `%d`. %s Servers join and leave one at a time.",
@@ -119,17 +123,12 @@ func controlPlaneAttribute() schema.SingleNestedAttribute {
 		Validators: []validator.Number{serverCount{}},
 	}
 	attributes["placement"] = placementOfServers()
-	const unknownReplaces = "A change replaces the cluster while it is not known what of it changes."
+	addExtra(attributes, "server_args", "servers", k3s.Server, ofServers)
 	return schema.SingleNestedAttribute{
 		Optional: true, Computed: true,
 		MarkdownDescription: "The servers, which run the Kubernetes API and its data store, an etcd. Default: one server with the defaults below.",
 		Attributes:          attributes,
 		Default:             objectdefault.StaticValue(defaultControlPlane()),
-		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
-			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
-				resp.RequiresReplace = req.PlanValue.IsUnknown()
-			}, unknownReplaces, unknownReplaces,
-		)},
 	}
 }
 
@@ -145,17 +144,32 @@ func conditionObject() schema.NestedAttributeObject {
 	}}
 }
 
-// timeoutsAttribute has the defaults of the engine in its descriptions. each says what those of create and update count
-// for.
-func timeoutsAttribute(ctx context.Context, each string) schema.Attribute {
-	text := func(what string, def time.Duration, each string) string {
-		return fmt.Sprintf("Time for %s Default `%dm`%s.", what, int(def.Minutes()), each)
+// times say how long operations take by default.
+type times struct{ create, update, destroy string }
+
+// The times of clusters and of pools, as span has them.
+var (
+	timesOfCluster = times{
+		create:  fmt.Sprintf("`%s` for each server", durationText(createSpan(1).usual)),
+		update:  fmt.Sprintf("`%s` for each server", durationText(spanOfServers(1).usual)),
+		destroy: fmt.Sprintf("`%s`", durationText(deleteSpan(0).usual)),
 	}
+	timesOfPool = times{
+		create: fmt.Sprintf("`%s`", durationText(createSpan(1).usual)),
+		update: fmt.Sprintf("`%s`, and `%s` and `drain.timeout` for each of the steps that a rolling change of all nodes takes by `upgrade_settings`",
+			durationText(updateSpan(1, 0, 0).usual), durationText(roundTime)),
+		destroy: fmt.Sprintf("`%s`, and `drain.timeout` unless `drain.on_destroy` is `false`", durationText(deleteSpan(0).usual)),
+	}
+)
+
+// timeoutsAttribute is that of a resource with these times.
+func timeoutsAttribute(ctx context.Context, t times) schema.Attribute {
+	const scales = "A longer one than the default lengthens the waits inside, a short one shortens them."
 	a := timeouts.Attributes(ctx, timeouts.Opts{
-		Create: true, CreateDescription: text("a create; the waits inside shrink and grow with it.", cluster.DefaultCreateTimeout, each),
-		Read: true, ReadDescription: text("a refresh.", cluster.DefaultReadTimeout, ""),
-		Update: true, UpdateDescription: text("an update; the waits inside shrink and grow with it.", cluster.DefaultUpdateTimeout, each),
-		Delete: true, DeleteDescription: text("a destroy; it counts once it stands in the state.", cluster.DefaultDeleteTimeout, ""),
+		Create: true, CreateDescription: fmt.Sprintf("Time for a create. Default %s. %s", t.create, scales),
+		Read: true, ReadDescription: fmt.Sprintf("Time for a refresh. Default `%s`.", durationText(readSpan.usual)),
+		Update: true, UpdateDescription: fmt.Sprintf("Time for an update. Default %s. %s", t.update, scales),
+		Delete: true, DeleteDescription: fmt.Sprintf("Time for a destroy; it counts once it stands in the state. Default %s.", t.destroy),
 	})
 	nested, ok := a.(schema.SingleNestedAttribute)
 	if !ok {

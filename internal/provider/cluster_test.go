@@ -158,9 +158,8 @@ func TestClusterChanges(t *testing.T) {
 		"name":                   {object{"name": "other"}, "replace", "name"},
 		"network":                {object{"network": "lab"}, "replace", "network"},
 		"bridge":                 {object{"bridge": "br0"}, "replace", "bridge"},
-		"shape":                  {object{"control_plane": object{"vcpus": 4}}, "replace", "control_plane.vcpus"},
-		"unknown control plane":  {object{"control_plane": unknown}, "replace", "control_plane"},
-		"unknown part of it":     {object{"control_plane": object{"vcpus": unknown}}, "replace", "control_plane.vcpus"},
+		"protection":             {object{"deletion_protection": true}, "update", ""},
+		"arguments":              {object{"control_plane": object{"server_args": []any{"--kubelet-arg=max-pods=50"}}}, "update", ""},
 		"names":                  {object{"tls_sans": []any{"k8s.example"}}, "update", ""},
 		"placement":              {object{"control_plane": object{"placement": object{"anti_affinity": "preferred"}}}, "update", ""},
 		"manual placement":       {object{"control_plane": object{"placement": object{"strategy": "manual", "hosts": []any{"default"}}}}, "update", ""},
@@ -275,7 +274,7 @@ func TestClusterUpdateOfTheStateOnly(t *testing.T) {
 func TestClusterReplacementKnowsWhatItReplaces(t *testing.T) {
 	w := newWorld(t, someTemplate())
 	state := w.create(clusterType, clusterConfig())
-	config := with(clusterConfig(), object{"control_plane": object{"vcpus": 4}})
+	config := with(clusterConfig(), object{"network": "lab"})
 	first := w.plan(clusterType, state, config)
 	second := w.plan(clusterType, nil, config, first.private...)
 	wantDiags(t, second.diags)

@@ -48,6 +48,13 @@ func (t task) failAt(diags *diag.Diagnostics, p path.Path, err error) {
 	diags.AddAttributeError(p, t.String(), paragraphs(cluster.Explain(err), where))
 }
 
+// warn tells what was done otherwise than asked, although the task as a whole went on.
+func (t task) warn(diags *diag.Diagnostics, warnings []error) {
+	if len(warnings) > 0 {
+		diags.AddWarning(t.String()+" as asked", cluster.Explain(errors.Join(warnings...)))
+	}
+}
+
 // paragraphs joins texts, of which empty ones are left out.
 func paragraphs(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n\n")

@@ -60,6 +60,7 @@ func sanForm() form {
 			return nil
 		}
 		host, _, err := net.SplitHostPort(s)
+		inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 		switch {
 		case strings.Contains(s, "://"):
 			return errors.New("it is a URL; write its host alone")
@@ -69,6 +70,8 @@ func sanForm() form {
 			return errors.New("it holds several names; give each as an element of its own")
 		case err == nil:
 			return fmt.Errorf("a certificate names no ports; write %q", host)
+		case inner != s && certifiable(inner):
+			return fmt.Errorf("a certificate names addresses without brackets; write %q", inner)
 		case !certifiable(s):
 			return errors.New(`it is neither a DNS name nor an IP address, such as "k8s.example", "192.0.2.10" or "2001:db8::10"`)
 		}

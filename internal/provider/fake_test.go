@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +20,9 @@ type fakeEngine struct {
 	mu       sync.Mutex
 
 	problems []cluster.Problem
+	// changes are what reviews say of nodes that stand, warnings what applies and deletes tell.
+	changes  map[string]cluster.Change
+	warnings []error
 	// hosts take the nodes of a group in turn; none stand for "default". blind reviews tell nothing of that.
 	hosts []string
 	blind bool
@@ -25,8 +30,9 @@ type fakeEngine struct {
 	nodes cluster.Nodes
 	// states are those of nodes that are not ready when they are read; an apply mends them.
 	states map[string]cluster.NodeState
-	// err ends the next applies, reads, deletes and look-ups.
-	err error
+	// err ends the next applies, reads, deletes and look-ups. With it, told is what an apply says of the spec.
+	err  error
+	told *cluster.PoolSpec
 	// cluster and pool are what is there to be found.
 	cluster cluster.Spec
 	pool    cluster.PoolSpec
@@ -49,26 +55,41 @@ func (e *fakeEngine) note(ctx context.Context, call string, prior cluster.Nodes)
 	}
 }
 
-func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.Review, error) {
-	e.note(ctx, "check cluster", prior)
+func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, before *cluster.State) (cluster.Review, error) {
+	e.note(ctx, "check cluster", nodesBefore(before))
 	e.lastSpec = spec
-	return e.review(record.ServerPool, spec.Servers), nil
+	return e.review(record.ServerPool, spec.Servers, nodesBefore(before)), nil
 }
 
-func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes) (cluster.Review, error) {
-	e.note(ctx, "check pool", prior)
+func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, before *cluster.PoolState) (cluster.Review, error) {
+	e.note(ctx, "check pool", poolNodesBefore(before))
 	e.lastPool = spec
-	return e.review(spec.Name, spec.Nodes), nil
+	return e.review(spec.Name, spec.Nodes, poolNodesBefore(before)), nil
 }
 
-func (e *fakeEngine) review(pool string, nodes int) cluster.Review {
-	r := cluster.Review{Problems: slices.Clone(e.problems)}
+// review keeps of the nodes of before as many as are wanted: those that are not ready go first, then those with the highest numbers.
+func (e *fakeEngine) review(pool string, want int, before cluster.Nodes) cluster.Review {
+	r := cluster.Review{Problems: slices.Clone(e.problems), Changes: e.changes}
 	if e.blind {
 		return r
 	}
 	r.Assignment = cluster.Assignment{}
-	for i := 1; i <= nodes; i++ {
-		r.Assignment[record.ShortName(pool, i)] = e.host(i)
+	stay := slices.SortedFunc(maps.Keys(before), func(a, b string) int {
+		unwell := func(name string) int {
+			if s := before[name].State; s == cluster.NodeStopped || s == cluster.NodeNotReady {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(unwell(a), unwell(b)), byNumber(a, b))
+	})
+	for _, name := range stay[:min(want, len(stay))] {
+		r.Assignment[shortName(pool, name)] = before[name].Hypervisor
+	}
+	for i := 1; len(r.Assignment) < want; i++ {
+		if name := record.ShortName(pool, i); r.Assignment[name] == "" {
+			r.Assignment[name] = e.host(i)
+		}
 	}
 	return r
 }
@@ -101,17 +122,26 @@ func (e *fakeEngine) ReadPool(ctx context.Context, spec cluster.PoolSpec, prior 
 	return e.poolState(spec), e.err
 }
 
-func (e *fakeEngine) ApplyCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.State, error) {
-	e.note(ctx, "apply cluster", prior)
-	e.states = nil
+func (e *fakeEngine) ApplyCluster(ctx context.Context, spec cluster.Spec, before *cluster.State, waits cluster.Waits) (cluster.State, error) {
+	e.note(ctx, "apply cluster", nodesBefore(before))
+	e.states, e.changes = nil, nil
 	e.lastSpec, e.lastWaits = spec, waits
+	if e.err != nil && before != nil {
+		spec = before.Spec
+	}
 	return e.state(spec), e.err
 }
 
-func (e *fakeEngine) ApplyPool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error) {
-	e.note(ctx, "apply pool", prior)
-	e.states = nil
+func (e *fakeEngine) ApplyPool(ctx context.Context, spec cluster.PoolSpec, before *cluster.PoolState, waits cluster.Waits) (cluster.PoolState, error) {
+	e.note(ctx, "apply pool", poolNodesBefore(before))
+	e.states, e.changes = nil, nil
 	e.lastPool, e.lastWaits = spec, waits
+	switch {
+	case e.err != nil && e.told != nil:
+		spec = *e.told
+	case e.err != nil && before != nil:
+		spec = before.Spec
+	}
 	return e.poolState(spec), e.err
 }
 
@@ -121,10 +151,25 @@ func (e *fakeEngine) DeleteCluster(ctx context.Context, spec cluster.Spec, prior
 	return e.nodes, e.err
 }
 
-func (e *fakeEngine) DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error) {
+func (e *fakeEngine) DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error) {
 	e.note(ctx, "delete pool", prior)
 	e.lastPool, e.lastWaits = spec, waits
-	return e.nodes, e.err
+	return cluster.PoolState{Spec: spec, Nodes: e.nodes, Warnings: e.warnings}, e.err
+}
+
+// nodesBefore and poolNodesBefore are the nodes of a state of before, nil without one.
+func nodesBefore(before *cluster.State) cluster.Nodes {
+	if before == nil {
+		return nil
+	}
+	return before.Nodes
+}
+
+func poolNodesBefore(before *cluster.PoolState) cluster.Nodes {
+	if before == nil {
+		return nil
+	}
+	return before.Nodes
 }
 
 func (e *fakeEngine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconfig, error) {
@@ -135,7 +180,7 @@ func (e *fakeEngine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kube
 func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 	s := cluster.State{
 		Spec: spec, Nodes: e.nodes, Endpoint: "https://192.0.2.10:6443", Status: cluster.Active,
-		Conditions: []cluster.Condition{{Type: "NodesReady", Status: "True", Reason: "AllReady"}},
+		Conditions: []cluster.Condition{{Type: "NodesReady", Status: "True", Reason: "AllReady"}}, Warnings: e.warnings,
 	}
 	if spec.Settings.Endpoint != "" {
 		s.Endpoint, _, _ = k3s.ServerURL(spec.Settings.Endpoint)
@@ -153,7 +198,7 @@ func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 }
 
 func (e *fakeEngine) poolState(spec cluster.PoolSpec) cluster.PoolState {
-	s := cluster.PoolState{Spec: spec, Nodes: e.nodes}
+	s := cluster.PoolState{Spec: spec, Nodes: e.nodes, Warnings: e.warnings}
 	if s.Nodes == nil {
 		s.Nodes = e.stand("prod", spec.Name, record.Agent, spec.Nodes)
 	}

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -48,7 +47,7 @@ func footprintObject() schema.NestedAttributeObject {
 	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 		"vcpus":      computed("Virtual CPUs."),
 		"memory_gib": computed("Memory in GiB."),
-		"disk_gib":   computed("Root disks in GiB, as large as they can grow."),
+		"disk_gib":   computed("Root and data disks in GiB, as large as they can grow."),
 	}}
 }
 
@@ -101,7 +100,7 @@ func assignmentOf(pool string, nodes cluster.Nodes) cluster.Assignment {
 	a := cluster.Assignment{}
 	for name, n := range nodes {
 		if n.Hypervisor != "" {
-			a[pool+"-"+name[strings.LastIndexByte(name, '-')+1:]] = n.Hypervisor
+			a[shortName(pool, name)] = n.Hypervisor
 		}
 	}
 	return a

@@ -40,8 +40,8 @@ func nodesAttribute(of string) schema.MapNestedAttribute {
 				"mac":         computed("MAC address of the node's network interface."),
 				"ip":          computed("IP address of the node in the cluster."),
 				"k3s_version": computed("Version of k3s that runs on the node."),
-				"state": computed("`ready`, `not_ready`, `creating`, `stopped`, `missing`, or `unknown` where the hypervisor or " +
-					"the cluster's API could not be asked. Nodes that are `creating`, `stopped` or `missing` are mended by the next apply."),
+				"state": computed("`ready`, `not_ready`, `unhealthy` (not ready for longer than the pool's `repair` allows), `drifted` (ready, and not as it is wanted), `creating`, " +
+					"`stopped`, `missing`, or `unknown` where the hypervisor or the cluster's API could not be asked. All but `ready`, `not_ready` and `unknown` are mended by the next apply."),
 				"reason": computed("Why the node is not `ready`."),
 			},
 		},

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,17 +37,7 @@ var (
 
 // placementValue renders a placement for the state; the types are those of servers or of pools.
 func placementValue(of map[string]attr.Type, p record.Placement) types.Object {
-	values := map[string]attr.Value{"strategy": types.StringValue(string(record.Auto)), "hosts": types.ListNull(types.StringType)}
-	if p.Strategy != "" {
-		values["strategy"] = types.StringValue(string(p.Strategy))
-	}
-	if len(p.Hosts) > 0 {
-		hosts := make([]attr.Value, 0, len(p.Hosts))
-		for _, h := range p.Hosts {
-			hosts = append(hosts, types.StringValue(h))
-		}
-		values["hosts"] = types.ListValueMust(types.StringType, hosts)
-	}
+	values := map[string]attr.Value{"strategy": types.StringValue(string(cmp.Or(p.Strategy, record.Auto))), "hosts": newList(p.Hosts)}
 	if _, ok := of["anti_affinity"]; ok {
 		values["anti_affinity"] = stringValue(string(p.AntiAffinity))
 	}
@@ -55,23 +46,13 @@ func placementValue(of map[string]attr.Type, p record.Placement) types.Object {
 
 // placementParts are the values of a placement, null where there is none. The placement of a pool has no anti-affinity.
 func placementParts(placement types.Object) (strategy, antiAffinity types.String, hosts types.List) {
-	a := placement.Attributes()
-	strategy, _ = a["strategy"].(types.String)
-	antiAffinity, _ = a["anti_affinity"].(types.String)
-	hosts, _ = a["hosts"].(types.List)
-	return strategy, antiAffinity, hosts
+	return part[types.String](placement, "strategy"), part[types.String](placement, "anti_affinity"), part[types.List](placement, "hosts")
 }
 
-// placementOf reads a placement, and reports whether all of it is known.
-func placementOf(placement types.Object) (record.Placement, bool) {
+// placementOf reads a placement.
+func placementOf(placement types.Object) record.Placement {
 	strategy, antiAffinity, hosts := placementParts(placement)
-	p := record.Placement{Strategy: record.Strategy(strategy.ValueString()), AntiAffinity: record.AntiAffinity(antiAffinity.ValueString())}
-	for _, e := range hosts.Elements() {
-		if h, ok := e.(types.String); ok {
-			p.Hosts = append(p.Hosts, h.ValueString())
-		}
-	}
-	return p, known(placement, strategy, antiAffinity, hosts) && known(hosts.Elements()...)
+	return record.Placement{Strategy: record.Strategy(strategy.ValueString()), AntiAffinity: record.AntiAffinity(antiAffinity.ValueString()), Hosts: texts(hosts)}
 }
 
 // hasHosts reports whether the provider has every hypervisor that a placement names, and fails the task at those that it
@@ -235,8 +216,8 @@ func (r quorumRule) MarkdownDescription(ctx context.Context) string { return r.D
 // ValidateObject warns of what is known.
 func (quorumRule) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
 	servers, ok := placementRule{1}.nodeCount(ctx, req, &resp.Diagnostics)
-	p, complete := placementOf(req.ConfigValue)
-	if !ok || !complete || servers < 3 || p.Strategy != record.Manual {
+	p := placementOf(req.ConfigValue)
+	if !ok || !whole(req.ConfigValue) || servers < 3 || p.Strategy != record.Manual {
 		return
 	}
 	if len(p.Hosts) == 1 {

@@ -2,7 +2,7 @@ package provider
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -37,13 +37,15 @@ func (r *poolResource) Create(ctx context.Context, req resource.CreateRequest, r
 	diags.Append(req.Plan.Get(ctx, &m)...)
 	m.ID = poolID(m.ClusterID, m.Name)
 	spec := m.wanted(ctx, diags)
-	r.backend.within(ctx, task{"create", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+	create := task{"create", thePool, spec.Name}
+	r.backend.within(ctx, create, m.Timeouts, createSpan(1), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
 		state, err := r.backend.engine.ApplyPool(opCtx, spec, nil, waits)
+		create.warn(diags, state.Warnings)
 		switch {
 		case err == nil:
-			m.settle(ctx, state.Nodes, diags)
+			m.settle(ctx, state, diags)
 		case len(state.Nodes) > 0:
-			m.setNodes(ctx, state.Nodes, diags)
+			m.setNodes(ctx, state.Nodes, spec.Shape, diags)
 		default:
 			return resumeAdvice(nil), err
 		}
@@ -60,47 +62,45 @@ func (r *poolResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	var m poolModel
 	diags := &resp.Diagnostics
 	diags.Append(req.State.Get(ctx, &m)...)
-	spec, _ := m.spec()
-	prior := nodesOf(ctx, m.Nodes, diags)
-	r.backend.within(ctx, task{"read", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, _ cluster.Waits) (string, error) {
-		state, err := r.backend.engine.ReadPool(opCtx, spec, prior)
-		switch {
-		case errors.Is(err, cluster.ErrGone):
-			resp.State.RemoveResource(ctx)
-			return "", nil
-		case err != nil:
-			return "", err
+	before := m.before(ctx, diags)
+	r.backend.refresh(ctx, task{"read", thePool, before.Spec.Name}, m.Timeouts, resp, func(opCtx context.Context) error {
+		state, err := r.backend.engine.ReadPool(opCtx, before.Spec, before.Nodes)
+		if err != nil {
+			return err
 		}
 		m.setSpec(state.Spec)
-		m.setNodes(ctx, state.Nodes, diags)
+		m.setNodes(ctx, state.Nodes, state.Spec.Shape, diags)
 		diags.Append(resp.State.Set(ctx, &m)...)
-		return "", nil
+		return nil
 	})
 }
 
-// Update brings the pool to the plan. With an error, what exists by then is in the state.
+// Update brings the pool to the plan. With an error, what exists by then is in the state, and what is still to be done is not, so
+// that the next plan shows it again.
 func (r *poolResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var m, before poolModel
+	var m, was poolModel
 	diags := &resp.Diagnostics
 	diags.Append(req.Plan.Get(ctx, &m)...)
-	diags.Append(req.State.Get(ctx, &before)...)
+	diags.Append(req.State.Get(ctx, &was)...)
 	if diags.HasError() {
 		return
 	}
-	if m.same(before) { // Only the timeouts have changed.
+	if m.same(was) { // Only what stands in the state alone has changed.
 		diags.Append(resp.State.Set(ctx, &m)...)
 		return
 	}
-	spec := m.wanted(ctx, diags)
-	prior := nodesOf(ctx, before.Nodes, diags)
-	r.backend.within(ctx, task{"update", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
-		state, err := r.backend.engine.ApplyPool(opCtx, spec, prior, waits)
+	spec, before := m.wanted(ctx, diags), was.before(ctx, diags)
+	update := task{"update", thePool, spec.Name}
+	r.backend.within(ctx, update, m.Timeouts, spanOfPool(spec, len(before.Nodes)), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		state, err := r.backend.engine.ApplyPool(opCtx, spec, &before, waits)
+		update.warn(diags, state.Warnings)
 		if err == nil {
-			m.settle(ctx, state.Nodes, diags)
+			m.settle(ctx, state, diags)
 		} else {
-			// The placement of before stays in the state, so that the next plan shows the change again.
-			m.Placement, m.membersModel = before.Placement, before.membersModel
-			m.setNodes(ctx, state.Nodes, diags)
+			was.Timeouts, was.RemoveFirst = m.Timeouts, m.RemoveFirst
+			m = was
+			m.setSpec(state.Spec)
+			m.setNodes(ctx, state.Nodes, state.Spec.Shape, diags)
 		}
 		diags.Append(resp.State.Set(ctx, &m)...)
 		return resumeUpdate, err
@@ -112,12 +112,17 @@ func (r *poolResource) Delete(ctx context.Context, req resource.DeleteRequest, r
 	var m poolModel
 	diags := &resp.Diagnostics
 	diags.Append(req.State.Get(ctx, &m)...)
-	spec, _ := m.spec()
-	prior := nodesOf(ctx, m.Nodes, diags)
-	r.backend.within(ctx, task{"delete", thePool, spec.Name}, m.Timeouts, 1, diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
-		left, err := r.backend.engine.DeletePool(opCtx, spec, prior, waits)
+	before := m.before(ctx, diags)
+	var drain time.Duration
+	if !before.Spec.Drain.KeepOnDestroy {
+		drain = seconds(before.Spec.Drain.TimeoutSeconds)
+	}
+	remove := task{"delete", thePool, before.Spec.Name}
+	r.backend.within(ctx, remove, m.Timeouts, deleteSpan(drain), diags, func(opCtx context.Context, waits cluster.Waits) (string, error) {
+		left, err := r.backend.engine.DeletePool(opCtx, before.Spec, before.Nodes, waits)
+		remove.warn(diags, left.Warnings)
 		if err != nil {
-			m.show(ctx, spec.Name, left, spec.Shape, diags)
+			m.show(ctx, before.Spec.Name, left.Nodes, before.Spec.Shape, diags)
 			diags.Append(resp.State.Set(ctx, &m)...)
 		}
 		return resumeDelete, err

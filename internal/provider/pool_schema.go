@@ -3,14 +3,14 @@ package provider
 import (
 	"context"
 	"fmt"
-	"math/big"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 )
 
 // defaultNodes is the node_count of a pool.
@@ -18,7 +18,7 @@ const defaultNodes = 3
 
 // Schema describes the resource.
 func (r *poolResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	attributes := shapeAttributes(replacesPool)
+	attributes := shapeAttributes(ofPools)
 	attributes["cluster_id"] = schema.StringAttribute{
 		Required:            true,
 		MarkdownDescription: "`id` of the pool's cluster. " + replacesPool,
@@ -32,14 +32,20 @@ func (r *poolResource) Schema(ctx context.Context, _ resource.SchemaRequest, res
 		Validators:    []validator.String{poolNameForm()},
 		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 	}
-	attributes["node_count"] = schema.NumberAttribute{
-		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(defaultNodes)),
-		MarkdownDescription: fmt.Sprintf("Number of nodes, 0 to %d. Default `%d`. %s Nodes that do not run or are not ready go first, "+
-			"then those with the highest number.", maxNodeCount, defaultNodes, inPlace),
-		Validators: []validator.Number{wholeNumber{0, maxNodeCount}},
-	}
+	attributes["node_count"] = numberAttribute(fmt.Sprintf("Number of nodes, 0 to %d.", maxNodeCount), defaultNodes, 0, maxNodeCount,
+		inPlace+" Nodes that go are drained first, by `drain`: those that `remove_first` names, then those that do not run or are not ready, then those with the highest number. "+
+			"What stands on their disks is lost.")
+	attributes["data_disk"] = dataDiskAttribute()
+	attributes["host_devices"] = hostDevicesAttribute()
 	attributes["placement"] = placementOfPool(defaultNodes)
-	attributes["timeouts"] = timeoutsAttribute(ctx, "")
+	attributes["labels"] = labelsAttribute()
+	attributes["taints"] = taintsAttribute()
+	attributes["drain"] = drainAttribute()
+	attributes["upgrade_settings"] = upgradeAttribute()
+	attributes["repair"] = repairAttribute()
+	attributes["remove_first"] = removeFirstAttribute()
+	addExtra(attributes, "agent_args", "nodes", k3s.Agent, ofPools)
+	attributes["timeouts"] = timeoutsAttribute(ctx, timesOfPool)
 	attributes["id"] = schema.StringAttribute{
 		Computed:            true,
 		MarkdownDescription: "`<cluster_id>/<name>`.",

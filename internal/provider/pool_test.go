@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
@@ -27,6 +26,9 @@ func TestPoolLife(t *testing.T) {
 		ClusterID: clusterID, Name: "workers", Nodes: 3,
 		Shape:      record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
 		Placement:  record.Placement{Strategy: record.Auto},
+		Drain:      record.Drain{TimeoutSeconds: 900},
+		Upgrade:    record.Upgrade{MaxSurge: 1},
+		Repair:     record.Repair{NotReadySeconds: 600, MaxUnhealthy: 1},
 		Assignment: cluster.Assignment{"workers-1": "default", "workers-2": "default", "workers-3": "default"},
 	}
 	if !reflect.DeepEqual(w.engine.lastPool, want) {
@@ -118,9 +120,7 @@ func TestPoolPlan(t *testing.T) {
 			wantDiags(t, w.plan(poolType, nil, poolConfig()).diags, "error at "+attribute+`: Unable to create node pool "workers"`, `Hypervisor "hv-a"`)
 		})
 	}
-	for attribute, value := range map[string]any{
-		"cluster_id": "11111111-d9cb-469f-a165-70867728950e", "name": "other", "vcpus": 4, "memory_gib": 8, "disk_gib": 50, "storage_pool": "ssd", "clone": "full",
-	} {
+	for attribute, value := range map[string]any{"cluster_id": "11111111-d9cb-469f-a165-70867728950e", "name": "other"} {
 		t.Run("replaces for "+attribute, func(t *testing.T) {
 			w := newWorld(t, someTemplate())
 			state := w.create(poolType, poolConfig())
@@ -131,24 +131,23 @@ func TestPoolPlan(t *testing.T) {
 	}
 }
 
-// A replacement is planned a second time as a create, when the pool of that name still stands.
+// A replacement that the user asks for is planned a second time as a create, when the pool of that name still stands.
 func TestPoolReplacementKnowsWhatItReplaces(t *testing.T) {
 	w := newWorld(t, someTemplate())
 	state := w.create(poolType, poolConfig())
-	config := with(poolConfig(), object{"vcpus": 4})
 	w.engine.calls = nil
-	first := w.plan(poolType, state, config)
+	first := w.plan(poolType, state, poolConfig())
 	w.engine.problems = []cluster.Problem{
 		{Field: machine.FieldName, Hypervisor: "hv-a", Err: errors.New("the pool exists")},
 		{Field: machine.FieldName, Hypervisor: "hv-a", Err: fmt.Errorf("domain prod-workers-4 %w", machine.ErrForeign)},
 	}
-	second := w.plan(poolType, nil, config, first.private...)
+	second := w.plan(poolType, nil, poolConfig(), first.private...)
 	wantDiags(t, second.diags, "error at name: ", "prod-workers-4")
 	if len(second.diags) != 1 || len(w.engine.calls) != 1 || w.engine.lastPrior != nil {
 		t.Errorf("asked %v with the nodes %v:\n%s", w.engine.calls, w.engine.lastPrior, render(second.diags))
 	}
 	// Under another name it meets a pool that stays.
-	wantDiags(t, w.plan(poolType, nil, with(config, object{"name": "other"}), first.private...).diags, "warning at name: ", "error at name: ")
+	wantDiags(t, w.plan(poolType, nil, with(poolConfig(), object{"name": "other"}), first.private...).diags, "warning at name: ", "error at name: ")
 }
 
 // To the engine nil nodes are a new pool.
@@ -180,77 +179,6 @@ func TestPoolUpdateOfTheStateOnly(t *testing.T) {
 	wantDiags(t, diags)
 	if len(w.engine.calls) > 0 || p.action(state) != "no-op" {
 		t.Errorf("the engine was asked %v; the state is %v", w.engine.calls, state)
-	}
-}
-
-// The warning tells what will happen, which depends on how many nodes are wanted now.
-func TestDriftTellsTheFateOfNodes(t *testing.T) {
-	some := func(states ...cluster.NodeState) cluster.Nodes {
-		nodes := workers(len(states))
-		for i, s := range states {
-			but(nodes, record.NodeName("prod", "workers", i+1), s)
-		}
-		return nodes
-	}
-	const started, removed = "it is started", "it is removed"
-	const anew, gone = "what is left of it is removed, and a new node is made", "what is left of it is removed"
-	r, s, n, m := cluster.NodeReady, cluster.NodeStopped, cluster.NodeNotReady, cluster.NodeMissing
-	for name, tt := range map[string]struct {
-		nodes     cluster.Nodes
-		was, want int
-		fates     []string
-	}{
-		"stopped":                 {some(r, s, r), 3, 3, []string{"2 is stopped: " + started}},
-		"stopped and one less":    {some(r, s, r), 3, 2, []string{"2 is stopped: " + removed}},
-		"two stopped, one less":   {some(s, s, r), 3, 2, []string{"1 is stopped: " + started, "2 is stopped: " + removed}},
-		"not ready goes first":    {some(s, n, r), 3, 2, []string{"1 is stopped: " + started}},
-		"missing":                 {some(r, m, r), 3, 3, []string{"2 is missing: " + anew}},
-		"missing and one less":    {some(r, m, r), 3, 2, []string{"2 is missing: " + gone}},
-		"two missing, one less":   {some(r, m, m), 3, 2, []string{"2 is missing: " + anew, "3 is missing: " + gone}},
-		"missing hides a surplus": {some(m, s, r), 3, 2, []string{"1 is missing: " + gone, "2 is stopped: " + started}},
-		"tenth after second":      {some(r, s, r, r, r, r, r, r, r, s), 10, 9, []string{"10 is stopped: " + removed, "2 is stopped: " + started}},
-		"lacking":                 {some(r, r), 3, 3, []string{"the number of nodes is 2 instead of 3: the rest is made"}},
-		"lacking, and enough now": {some(r, r), 3, 2, []string{"the number of nodes is 2 instead of 3: as many as are wanted now"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := drift(tt.nodes, tt.was, tt.want)
-			for i := range got {
-				got[i] = strings.ReplaceAll(strings.TrimPrefix(got[i], "prod-workers-"), ` on hypervisor "default"`, "")
-			}
-			if !slices.Equal(got, tt.fates) {
-				t.Errorf("got  %q\nwant %q", got, tt.fates)
-			}
-		})
-	}
-}
-
-func TestPoolDrift(t *testing.T) {
-	for name, tt := range map[string]struct {
-		nodes   cluster.Nodes
-		warning []string
-	}{
-		"missing":   {but(workers(3), "prod-workers-2", cluster.NodeMissing), []string{`Node pool "workers" has drifted`, "prod-workers-2", `"default" is missing`}},
-		"stopped":   {but(workers(3), "prod-workers-2", cluster.NodeStopped), []string{"prod-workers-2", "is stopped"}},
-		"lacking":   {workers(2), []string{"2 instead of 3"}},
-		"surplus":   {workers(4), []string{"4 instead of 3"}},
-		"not ready": {but(workers(3), "prod-workers-2", cluster.NodeNotReady), nil},
-		"unknown":   {but(workers(3), "prod-workers-2", cluster.NodeUnknown), nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, someTemplate())
-			state := w.create(poolType, poolConfig())
-			w.engine.nodes = tt.nodes
-			state, diags := w.read(poolType, state)
-			wantDiags(t, diags)
-			p := w.plan(poolType, state, poolConfig())
-			wantDiags(t, p.diags, tt.warning...)
-			if open := p.state["nodes"] == any(unknown); open != (tt.warning != nil) {
-				t.Errorf("nodes: open is %t in %v", open, p.state)
-			}
-			if n := len(p.diags); n > 1 {
-				t.Errorf("%d diagnostics, want one", n)
-			}
-		})
 	}
 }
 
@@ -295,7 +223,7 @@ func TestPoolUpdateFails(t *testing.T) {
 	if len(nodeNames(state)) != 4 {
 		t.Errorf("the state has %v", nodeNames(state))
 	}
-	wantDiags(t, w.plan(poolType, state, config).diags, "4 instead of 5")
+	wantDiags(t, w.plan(poolType, state, config).diags, "4 instead of 3: the rest is made")
 	reverted := w.plan(poolType, state, poolConfig())
 	if reverted.action(state) != "update" {
 		t.Errorf("back to 3 nodes: the plan is %s", reverted.action(state))

@@ -4,13 +4,9 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -38,17 +34,6 @@ func newShapeModel(s record.Shape) shapeModel {
 	}
 }
 
-// known reports whether every value is known.
-func (m shapeModel) known() bool {
-	return known(m.VCPUs, m.MemoryGiB, m.DiskGiB, m.StoragePool, m.Clone)
-}
-
-// equal reports whether nothing differs.
-func (m shapeModel) equal(o shapeModel) bool {
-	return m.VCPUs.Equal(o.VCPUs) && m.MemoryGiB.Equal(o.MemoryGiB) && m.DiskGiB.Equal(o.DiskGiB) &&
-		m.StoragePool.Equal(o.StoragePool) && m.Clone.Equal(o.Clone)
-}
-
 func (m shapeModel) shape() record.Shape {
 	return record.Shape{
 		VCPUs: integer(m.VCPUs), MemoryMiB: integer(m.MemoryGiB) * mibPerGiB, DiskGiB: integer(m.DiskGiB),
@@ -56,43 +41,54 @@ func (m shapeModel) shape() record.Shape {
 	}
 }
 
-// known reports whether all values are known.
-func known(values ...attr.Value) bool {
-	for _, v := range values {
-		if v.IsUnknown() {
-			return false
-		}
-	}
-	return true
-}
+// consequences say what changes mean for nodes that stand, in the descriptions of the attributes.
+type consequences struct{ resized, disk, restarted, replaced string }
 
-// shapeAttributes are the attributes of shapeModel. The consequence says what a change of one of them means.
-func shapeAttributes(consequence string) map[string]schema.Attribute {
-	number := func(description string, def types.Number, most int64) schema.NumberAttribute {
-		return schema.NumberAttribute{
-			Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(def.ValueBigFloat()),
-			MarkdownDescription: fmt.Sprintf("%s Default `%d`. %s", description, integer(def), consequence),
-			Validators:          []validator.Number{wholeNumber{1, most}},
-			PlanModifiers:       []planmodifier.Number{numberplanmodifier.RequiresReplace()},
-		}
+// The consequences for the nodes of a pool and for servers.
+var (
+	ofPools = consequences{
+		resized:   "A change resizes the nodes in place, by `upgrade_settings`: each is drained, powered off and on again. What stands on its disks stays.",
+		disk:      "A larger one is given to the nodes in place, by `upgrade_settings`: each is drained, powered off and on again, and what stands on its disks stays. With a smaller one each is replaced under its own name, and what stands on its disks is lost.",
+		restarted: "A change restarts k3s on the nodes in place, by `upgrade_settings`; their pods run on.",
+		replaced:  "A change replaces the nodes by `upgrade_settings`, each under its own name, and what stands on its disks is lost.",
 	}
-	text := func(description, def string, v validator.String) schema.StringAttribute {
+	ofServers = consequences{
+		resized:   "A change resizes the servers in place, one at a time: each is drained, powered off and on again. What stands on its disks stays.",
+		disk:      "A larger one is given to the servers in place, one at a time: each is drained, powered off and on again, and what stands on its disks stays. With a smaller one " + replacesServers,
+		restarted: "A change restarts k3s on the servers in place, one at a time; their pods run on.",
+		replaced:  "With a change " + replacesServers,
+	}
+)
+
+const replacesServers = "three servers are replaced one at a time, each under its own name, and what else stands on its disks is lost; with one server it is an error, since the data of the cluster would go."
+
+// shapeAttributes are the attributes of shapeModel.
+func shapeAttributes(c consequences) map[string]schema.Attribute {
+	text := func(description, def, consequence string, v validator.String) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(def),
 			MarkdownDescription: fmt.Sprintf("%s Default `%s`. %s", description, def, consequence),
 			Validators:          []validator.String{v},
-			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		}
 	}
-	def := newShapeModel(defaultShape)
+	def := defaultShape
 	return map[string]schema.Attribute{
-		"vcpus":      number("Virtual CPUs of each node.", def.VCPUs, 1024),
-		"memory_gib": number("Memory of each node in GiB.", def.MemoryGiB, 64*1024),
-		"disk_gib": number("Root disk of each node in GiB; not smaller than the template. The guest grows its file system to it.",
-			def.DiskGiB, 64*1024),
-		"storage_pool": text("libvirt storage pool for the disks, which must exist on every hypervisor that takes such nodes.",
-			def.StoragePool.ValueString(), stringvalidator.LengthAtLeast(1)),
-		"clone": text("How disks are made: `overlay` is a qcow2 file over the template that holds only what differs, `full` is a copy that depends on nothing.",
-			def.Clone.ValueString(), oneOf("clone", string(record.Overlay), string(record.Full))),
+		"vcpus":      numberAttribute("Virtual CPUs of each node.", def.VCPUs, 1, 1024, c.resized),
+		"memory_gib": numberAttribute("Memory of each node in GiB.", def.MemoryMiB/mibPerGiB, 1, 64*1024, c.resized),
+		"disk_gib": numberAttribute("Root disk of each node in GiB; not smaller than the template. The guest grows its file system to it.",
+			def.DiskGiB, 1, 64*1024, c.disk),
+		"storage_pool": text("libvirt storage pool for the root disks, which must exist on every hypervisor that takes such nodes.",
+			def.StoragePool, c.replaced, stringvalidator.LengthAtLeast(1)),
+		"clone": text("How root disks are made: `overlay` is a qcow2 file over the template that holds only what differs, `full` is a copy that depends on nothing.",
+			string(def.Clone), c.replaced, oneOf("clone", string(record.Overlay), string(record.Full))),
+	}
+}
+
+// numberAttribute is a whole number within bounds, with a default.
+func numberAttribute(description string, def int, least, most int64, consequence string) schema.NumberAttribute {
+	return schema.NumberAttribute{
+		Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(numberValue(def).ValueBigFloat()),
+		MarkdownDescription: fmt.Sprintf("%s Default `%d`. %s", description, def, consequence),
+		Validators:          []validator.Number{wholeNumber{least, most}},
 	}
 }

@@ -9,42 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 )
-
-// An empty list of texts and none are the same wish.
-
-// texts are the elements of a list, none where it is not known.
-func texts(ctx context.Context, list types.List, diags *diag.Diagnostics) []string {
-	if list.IsUnknown() {
-		return nil
-	}
-	var elements []types.String
-	diags.Append(list.ElementsAs(ctx, &elements, false)...)
-	var out []string
-	for _, e := range elements {
-		out = append(out, e.ValueString())
-	}
-	return out
-}
-
-// listValue renders texts for the state. Where there are none, what the user wrote for that stays.
-func listValue(ctx context.Context, before types.List, elements []string, diags *diag.Diagnostics) types.List {
-	if len(elements) == 0 && known(before) && len(before.Elements()) == 0 {
-		return before
-	}
-	if len(elements) == 0 {
-		return types.ListNull(types.StringType)
-	}
-	list, d := types.ListValueFrom(ctx, types.StringType, elements)
-	diags.Append(d...)
-	return list
-}
-
-// sameList reports whether two lists are the same wish.
-func sameList(a, b types.List) bool {
-	return a.Equal(b) || known(a, b) && len(a.Elements()) == 0 && len(b.Elements()) == 0
-}
 
 // noNulls validates that a list or map has no element that is null.
 type noNulls struct{}
