@@ -35,7 +35,7 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, before *State, wai
 		return none, err
 	}
 	g := e.serverGroup(spec, prior, o)
-	g.planned = spec.Assignment
+	g.planned, g.was = spec.Assignment, none.Spec.Shape
 	r, err := e.applyGroup(ctx, g, o, spec.Settings, spec.Extra, waits)
 	nodes := r.nodes(prior, record.ServerPool)
 	told := spec
@@ -97,7 +97,7 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, before *PoolState
 		return none, noServers(spec.ClusterID, o)
 	}
 	g := e.poolGroup(spec, servers[0].Record.ClusterName, prior, o)
-	g.planned = spec.Assignment
+	g.planned, g.was = spec.Assignment, none.Spec.Shape
 	if p := poolTaken(g); p != nil {
 		return none, p.Err
 	}

@@ -318,6 +318,37 @@ func TestAnotherTemplate(t *testing.T) {
 	}
 }
 
+// A single server is drained where others can take its pods, and comes back with its agents.
+func TestSingleServerWithAgents(t *testing.T) {
+	w := newWorld(t, "a")
+	e, s, _ := up(t, w, 2)
+	larger := testSpec
+	larger.Shape.MemoryMiB *= 2
+	w.log = nil
+	got, err := e.ApplyCluster(background, larger, &s, quick)
+	if log := strings.Join(w.log, ", "); err != nil || log != "drain c-cp-1, resize c-cp-1, start c-cp-1" || w.nodes["c-cp-1"].Cordoned {
+		t.Errorf("%v, %s, Node %+v", err, log, w.nodes["c-cp-1"])
+	}
+	if got.Status != Active || got.Nodes["c-cp-1"].UUID != s.Nodes["c-cp-1"].UUID {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The volumes of a VM that is gone are looked for where the state says that they were.
+func TestLostNodeOfAnotherShape(t *testing.T) {
+	w := newWorld(t, "a")
+	e, _, p := up(t, w, 1)
+	w.vanish("c-w-1")
+	spec := p.Spec
+	spec.Shape.StoragePool = "ssd"
+	if _, err := e.ApplyPool(background, spec, &p, quick); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.deleted[p.Nodes["c-w-1"].UUID].Record.Volumes; len(got) != 2 || got[0].Pool != "default" {
+		t.Errorf("volumes %v", got)
+	}
+}
+
 // A canary that does not come up ends the roll, and the others stay as they are; the next apply begins with it.
 func TestCanary(t *testing.T) {
 	w := newWorld(t, "a")

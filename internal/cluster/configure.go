@@ -83,7 +83,7 @@ func (r *run) restart(ctx context.Context, m machine.Machine) error {
 		return &Failure{
 			Err:    fmt.Errorf("restart k3s: %w", explainAgent(err)),
 			Cause:  "k3s does not start with the settings that it was given.",
-			Remedy: "correct them and apply again: no other node was changed.",
+			Remedy: "correct them and apply again; the nodes whose turn had not come run on with their former ones.",
 			Log:    unitLog(ctx, guest, unit),
 		}
 	}

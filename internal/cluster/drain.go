@@ -70,10 +70,9 @@ func (r *run) empty(ctx context.Context, m machine.Machine, rule record.Drain, b
 				return nil
 			}
 			node = &nodes[i]
-			if m.Record.Role == record.Server {
-				if err := spare(nodes, m.Name); err != nil {
-					return err
-				}
+			// The last member of etcd may be switched off for a while: there is no quorum to lose.
+			if err := spare(nodes, m.Name); err != nil && members(nodes) > 1 {
+				return err
 			}
 			return k.Cordon(ctx, m.Name)
 		})

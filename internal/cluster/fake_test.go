@@ -83,6 +83,8 @@ type world struct {
 	// undrained says what a drain of a node leaves, attached which volumes stay attached to it.
 	undrained map[string]error
 	attached  map[string][]string
+	// deleted are the VMs that were deleted, by UUID.
+	deleted map[string]machine.Machine
 	// restartErr is why k3s does not start again in a node.
 	restartErr map[string]error
 	// log lists starts, readiness of servers and removals of members in their order.
@@ -105,7 +107,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, restartErr: map[string]error{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, restartErr: map[string]error{}, deleted: map[string]machine.Machine{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
 	}
 	for _, h := range hosts {
 		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
@@ -349,6 +351,7 @@ func (w *world) Delete(_ context.Context, m machine.Machine) error {
 	if w.deleteErr != nil {
 		return w.deleteErr
 	}
+	w.deleted[m.UUID] = m
 	delete(w.machines, m.UUID)
 	delete(w.disks, m.UUID)
 	delete(w.seeds, m.UUID)

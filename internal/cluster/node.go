@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -64,6 +65,7 @@ func namesOf(nodes []NodeStatus) []string {
 func (g group) leftover(n NodeStatus) machine.Machine {
 	r := g.base
 	r.Ordinal = ordinalOf(g.base, n.Name)
+	r.Shape = cmp.Or(g.was, r.Shape)
 	r.Volumes = volumes(n.Name, n.UUID, r.Shape)
 	return machine.Machine{Hypervisor: n.Hypervisor, Name: n.Name, UUID: n.UUID, MAC: n.MAC, Power: machine.Stopped, Record: r}
 }

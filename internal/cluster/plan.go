@@ -105,8 +105,9 @@ type group struct {
 	base record.Record
 	// machines are the VMs of the group that were observed.
 	machines []machine.Machine
-	// prior is what the state knew of the group.
+	// prior is what the state knew of the group, and was the shape that it told of; zero where it told none.
 	prior Nodes
+	was   record.Shape
 	// silence is what nothing can be said of.
 	silence silence
 	// registered are the names of the cluster's Node objects.

@@ -134,6 +134,17 @@ func (g group) keepsQuorum(c choice) error {
 	}
 }
 
+// members counts the members of etcd that the API sees.
+func members(nodes []Node) int {
+	n := 0
+	for _, node := range nodes {
+		if node.Etcd {
+			n++
+		}
+	}
+	return n
+}
+
 // spare makes sure that etcd goes on without the member of a server, as the API sees the servers now. The error is
 // ErrNoQuorum where it would not, and errNotReady where others are about to get their votes.
 func spare(nodes []Node, name string) error {

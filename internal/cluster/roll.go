@@ -70,7 +70,7 @@ func (g group) roll(p Plan, c choice, places Assignment) (Plan, error) {
 		surge = append(surge, l)
 	}
 	p.side("surge", surge)
-	proven := len(c.fresh)+len(c.surge)+len(unwell) > 0
+	proven := len(unwell) > 0
 	size := max(1, g.base.Upgrade.MaxUnavailable)
 	if disrupts {
 		size = max(1, g.base.Upgrade.MaxUnavailable+len(c.surge)+len(c.stand))

@@ -87,15 +87,15 @@ roll
 unsurge
   c-w-4@a: ` + leaves + `
 `},
-		"two stand in, and two are changed at once": {
+		"two stand in: after the first, two are changed at once": {
 			three().made(smaller).upgrading(2, 0).seen(), `
 surge
   c-w-4@a: ` + fresh + `
   c-w-5@a: ` + fresh + `
 roll
   c-w-1@a: ` + resize + `
-  c-w-2@b: ` + resize + `
 roll
+  c-w-2@b: ` + resize + `
   c-w-3@a: ` + resize + `
 unsurge
   c-w-4@a: ` + leaves + `
@@ -203,7 +203,7 @@ unsurge
 remove
   c-w-3@a: ` + leaves + `
 `},
-		"more nodes and more memory at once: the new one proves the change": {
+		"more nodes and more memory at once": {
 			func() group {
 				g := pool("1@a", "2@b").made(smaller).upgrading(0, 2).seen()
 				g.want = 3
@@ -213,6 +213,7 @@ nodes
   c-w-3@a: ` + fresh + `
 roll
   c-w-1@a: ` + resize + `
+roll
   c-w-2@b: ` + resize + `
 `},
 		"labels are no reason to roll": {

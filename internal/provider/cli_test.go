@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,6 +56,19 @@ func TestThroughCLI(t *testing.T) {
 		}
 		return knownvalue.MapExact(assignment)
 	}
+	const full = `
+			  node_count       = 3
+			  data_disk        = { size_gib = 10 }
+			  labels           = { tier = "web", "example.com/old" = "" }
+			  taints           = [{ key = "dedicated", value = "web", effect = "NoSchedule" }, { key = "soft", effect = "PreferNoSchedule" }]
+			  drain            = { timeout = "5m" }
+			  upgrade_settings = { max_unavailable = 1 }
+			  repair           = { not_ready_after = "1h" }
+			  remove_first     = ["workers-1"]
+			  agent_args       = ["--kubelet-arg=max-pods=50"]
+			  registries_yaml  = yamlencode({ mirrors = { "docker.io" = { endpoint = ["https://mirror.example"] } } })
+			  extra_user_data  = "packages: [nfs-common]"
+	`
 	const theProd, theWorkers = "cockpit_k3s_cluster.prod", "cockpit_k3s_node_pool.workers"
 	var clusterID string
 	remember := func(s *terraform.State) error {
@@ -97,6 +111,41 @@ func TestThroughCLI(t *testing.T) {
 				}},
 				Check: resource.TestCheckResourceAttr(theWorkers, "nodes.%", "3"),
 			},
+			{
+				// Everything that a pool can have, in place, and nothing left to do afterwards.
+				Config: config("", full),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theProd, plancheck.ResourceActionNoop),
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionUpdate),
+				}},
+				Check: resource.ComposeTestCheckFunc(
+					resource.TestCheckResourceAttr(theWorkers, "data_disk.storage_pool", "default"),
+					resource.TestCheckResourceAttr(theWorkers, "drain.on_timeout", "fail"),
+					remember,
+				),
+			},
+			{
+				ResourceName: theWorkers, ImportState: true, ImportStateId: "prod/workers", ImportStateVerify: true,
+				ImportStateVerifyIgnore: []string{"remove_first"},
+			},
+			{
+				// Labels alone leave the nodes known.
+				Config: config("", strings.Replace(full, `tier = "web"`, `tier = "db"`, 1)),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(theWorkers, plancheck.ResourceActionUpdate),
+					plancheck.ExpectKnownValue(theWorkers, tfjsonpath.New("nodes").AtMapKey("prod-workers-1").AtMapKey("state"), knownvalue.StringExact("ready")),
+				}},
+			},
+			{
+				// What is protected is not destroyed.
+				Config: config("", "node_count = 3", "deletion_protection = true"),
+				Check:  resource.TestCheckResourceAttr(theProd, "deletion_protection", "true"),
+			},
+			{
+				Config:  config("", "node_count = 3", "deletion_protection = true"),
+				Destroy: true, ExpectError: regexp.MustCompile(`Unable to destroy cluster "prod"`),
+			},
+			{Config: config("", "node_count = 3")},
 			{
 				// More servers, and a rule for their placement, in place: what others need of the cluster stays known.
 				Config: config(`node_count = 3, placement = { anti_affinity = "preferred" }`, "node_count = 3"),

@@ -64,7 +64,7 @@ func defaultControlPlane() types.Object {
 
 // value renders a control plane. What the user wrote stays where it says the same.
 func (m controlPlaneModel) value(servers int, s record.Shape, p record.Placement, x cluster.Extra) types.Object {
-	shape, extra := newShapeModel(s), m.extraModel.known(x)
+	shape, extra := newShapeModel(s), m.known(x)
 	return types.ObjectValueMust(controlPlaneTypes, map[string]attr.Value{
 		"node_count": numberValue(servers), "vcpus": shape.VCPUs, "memory_gib": shape.MemoryGiB, "disk_gib": shape.DiskGiB,
 		"storage_pool": shape.StoragePool, "clone": shape.Clone, "placement": placementValue(serverPlacementTypes, p),
@@ -137,7 +137,8 @@ func (m clusterModel) before(ctx context.Context, diags *diag.Diagnostics) clust
 	return cluster.State{Spec: m.spec(), Nodes: nodesOf(ctx, m.Nodes, diags)}
 }
 
-// setSpec takes over what is known of the cluster's settings.
+// setSpec takes over what is known of the cluster's settings. Of its protection the records tell an import alone: they cannot be
+// written while their hypervisor is down, which must not keep anybody from taking the protection off.
 func (m *clusterModel) setSpec(spec cluster.Spec) {
 	m.ID, m.Name = types.StringValue(spec.ID), types.StringValue(spec.Name)
 	m.K3sVersion = types.StringValue(spec.Settings.K3sVersion)
@@ -146,7 +147,9 @@ func (m *clusterModel) setSpec(spec cluster.Spec) {
 	m.ControlPlane = m.controlPlane().value(spec.Servers, spec.Shape, spec.Placement, spec.Extra)
 	m.SSHAuthorizedKeys = listValue(m.SSHAuthorizedKeys, spec.Settings.SSHAuthorizedKeys)
 	m.TLSSANs = listValue(m.TLSSANs, spec.Settings.TLSSANs)
-	m.DeletionProtection = types.BoolValue(spec.Settings.DeletionProtection)
+	if m.DeletionProtection.IsNull() {
+		m.DeletionProtection = types.BoolValue(spec.Settings.DeletionProtection)
+	}
 }
 
 // setState takes over what was seen of the cluster. What was not seen now stays as it was, but is null where it was

@@ -48,6 +48,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 			m.settle(ctx, state, diags)
 		case len(state.Nodes) > 0:
 			m.setState(ctx, state, diags)
+			m.DeletionProtection = types.BoolValue(false) // What did not come to be can be made anew.
 		default:
 			return resumeAdvice(nil), err
 		}
@@ -104,6 +105,9 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 			m.settle(ctx, state, diags)
 		} else {
 			was.Timeouts = m.Timeouts
+			if !m.DeletionProtection.ValueBool() {
+				was.DeletionProtection = m.DeletionProtection // It may be the way to be rid of a cluster that is broken.
+			}
 			m = was
 			m.setSpec(state.Spec)
 			m.setState(ctx, state, diags)

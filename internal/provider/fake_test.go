@@ -33,6 +33,8 @@ type fakeEngine struct {
 	// err ends the next applies, reads, deletes and look-ups. With it, told is what an apply says of the spec.
 	err  error
 	told *cluster.PoolSpec
+	// protected: the records of a cluster say that it is.
+	protected bool
 	// cluster and pool are what is there to be found.
 	cluster cluster.Spec
 	pool    cluster.PoolSpec
@@ -114,6 +116,7 @@ func (e *fakeEngine) FindPool(ctx context.Context, id string) (cluster.PoolSpec,
 
 func (e *fakeEngine) ReadCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes) (cluster.State, error) {
 	e.note(ctx, "read cluster", prior)
+	spec.Settings.DeletionProtection = spec.Settings.DeletionProtection || e.protected
 	return e.state(spec), e.err
 }
 

@@ -48,7 +48,7 @@ func spanOfServers(turns int) span {
 func spanOfPool(spec cluster.PoolSpec, before int) span {
 	size := max(1, spec.Upgrade.MaxSurge+spec.Upgrade.MaxUnavailable)
 	rounds := (max(spec.Nodes, before) + size - 1) / size
-	return updateSpan(1, rounds+1, seconds(spec.Drain.TimeoutSeconds)) // The first node goes alone.
+	return updateSpan(1, rounds+2, seconds(spec.Drain.TimeoutSeconds)) // Extra nodes come before the others, and the first goes alone.
 }
 
 // waits divides a timeout into the waits inside. One that is shorter than what making nodes usually takes shortens each of them;

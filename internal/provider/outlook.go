@@ -238,13 +238,20 @@ func (o outlook) warnRenewed(thing, name string, u record.Upgrade, diags *diag.D
 	if len(names) == 0 {
 		return
 	}
-	how := "They are replaced one at a time."
+	how := "They are replaced one at a time"
 	if size := u.MaxSurge + u.MaxUnavailable; size > 1 {
-		how = fmt.Sprintf("They are replaced up to %d at a time, the first of them alone.", size)
+		how = fmt.Sprintf("They are replaced up to %d at a time", size)
 	}
-	if n := min(u.MaxSurge, len(names)); n > 0 {
-		how += fmt.Sprintf(" Meanwhile up to %d more nodes stand in for them.", n)
+	switch extra := min(u.MaxSurge, len(names)); {
+	case extra == 1:
+		how += ", once an extra node stands in for them"
+	case extra > 1:
+		how += fmt.Sprintf(", once %d extra nodes stand in for them", extra)
 	}
+	if u.MaxSurge+u.MaxUnavailable > 1 {
+		how += "; the first of them goes alone"
+	}
+	how += "."
 	diags.AddWarning(fmt.Sprintf("%s %q replaces its nodes", thing, name), paragraphs(
 		"New nodes take the place and the name of: "+strings.Join(names, ", ")+".", how,
 		"What stands on their disks is lost: volumes of the local-path class, emptyDir volumes, and data disks."))

@@ -87,7 +87,7 @@ func (m *poolModel) setSpec(spec cluster.PoolSpec) {
 	m.Drain = kept(m.Drain, drainOf, cmp.Or(spec.Drain, cluster.DefaultDrain), newDrain)
 	m.Upgrade = kept(m.Upgrade, upgradeOf, cmp.Or(spec.Upgrade, cluster.DefaultUpgrade), newUpgrade)
 	m.Repair = kept(m.Repair, repairOf, cmp.Or(spec.Repair, cluster.DefaultRepair), newRepair)
-	m.AgentArgs, m.extraModel = listValue(m.AgentArgs, spec.Extra.Args), m.extraModel.known(spec.Extra)
+	m.AgentArgs, m.extraModel = listValue(m.AgentArgs, spec.Extra.Args), m.known(spec.Extra)
 	m.ID = poolID(m.ClusterID, m.Name)
 }
 

@@ -116,7 +116,7 @@ func TestValidatePools(t *testing.T) {
 		"secret in bad registries":   {pool(object{"registries_yaml": "configs: " + canary + "\n"}), []string{"error at registries_yaml: Unable to use registries_yaml\n"}},
 		"empty registries":           {pool(object{"registries_yaml": ""}), []string{"error at registries_yaml: ", "It says nothing."}},
 		"script for user data":       {pool(object{"extra_user_data": "#!/bin/sh\necho " + canary}), []string{"error at extra_user_data: Unable to use extra_user_data\n", "cloud-config"}},
-		"user data of the provider":  {pool(object{"extra_user_data": "hostname: " + canary}), []string{"error at extra_user_data: ", "sets hostname"}},
+		"user data of the provider":  {pool(object{"extra_user_data": "hostname: " + canary}), []string{"error at extra_user_data: ", "cannot set hostname"}},
 		"secret in bad user data":    {pool(object{"extra_user_data": "users:\n  - [" + canary}), []string{"error at extra_user_data: "}},
 		"argument of the other role": {pool(object{"agent_args": []any{"--kube-apiserver-arg=v=2"}}), []string{"error at agent_args: ", "only servers"}},
 	} {

@@ -60,7 +60,7 @@ func newWorld(b testing.TB, nodes int) *world {
 			MAC: fmt.Sprintf("52:54:00:00:%02x:%02x", i>>8, i&255), State: cluster.NodeReady,
 		}
 		group[n.Name] = n
-		w.nodes = append(w.nodes, cluster.Node{Name: n.Name, Ready: true, K3sVersion: w.spec.Settings.K3sVersion})
+		w.nodes = append(w.nodes, cluster.Node{Name: n.Name, Ready: true, K3sVersion: w.spec.Settings.K3sVersion, Etcd: n.Role == record.Server, Voter: n.Role == record.Server})
 		definitions[i%hypervisors].WriteString(domain(b, n, r))
 	}
 	for i := range servers {
