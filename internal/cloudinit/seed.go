@@ -49,7 +49,8 @@ type Seed struct {
 }
 
 // Scrubbed is the seed that takes this one's place once the VM has done what it was told: the same VM and network, and
-// no secret. As long as the instance's id is the same, cloud-init does nothing anew.
+// no secret. As long as the instance's id is the same, cloud-init does nothing anew, and takes nothing back: mounts, files
+// and users are made once for each instance. Only what it does at every boot, bootcmd, is not done any more.
 func (s Seed) Scrubbed() Seed {
 	s.UserData = nil
 	return s

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -33,21 +34,11 @@ type UserData struct {
 	SSHAuthorizedKeys []string
 	// Disks are made and mounted before Commands run.
 	Disks []Disk
-	// Extra is the user's own cloud-config, which is merged into this one; see CheckExtra.
+	// Extra is a user's own cloud-config. Its commands run first, whatever becomes of them; its lists of files, keys and
+	// mounts join those here; its settings for packages go before the defaults here. What would keep the VM from being set
+	// up, and what clashes with a field here, is an error. bootcmd runs at each boot only as long as the seed is not scrubbed.
 	Extra []byte
 }
-
-// Disk is a disk that gets an ext4 file system where it has none yet. When it has grown, its file system grows with the next
-// mount.
-type Disk struct {
-	// Serial is the serial number that the VM's definition gives to the virtio disk.
-	Serial string
-	// MountPath is where it is mounted, also at every later boot.
-	MountPath string
-}
-
-// device is where udev shows the disk.
-func (d Disk) device() string { return "/dev/disk/by-id/virtio-" + d.Serial }
 
 // File is a file that is written as root's.
 type File struct {
@@ -58,7 +49,8 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// document is a cloud-config (https://docs.cloud-init.io/en/latest/reference/modules.html).
+// document is a cloud-config (https://docs.cloud-init.io/en/latest/reference/modules.html). The keys from PackageUpdate to
+// SSHGenKeyTypes are defaults, which Extra may set otherwise.
 type document struct {
 	Hostname         text `yaml:"hostname"`
 	PreserveHostname bool `yaml:"preserve_hostname"`
@@ -70,21 +62,12 @@ type document struct {
 		PreserveSourcesList bool `yaml:"preserve_sources_list"`
 	} `yaml:"apt"`
 	// An RSA key takes long to make where the processor is emulated, and no client needs one.
-	SSHGenKeyTypes    []text   `yaml:"ssh_genkeytypes"`
-	SSHAuthorizedKeys []text   `yaml:"ssh_authorized_keys,omitempty"`
-	FileSystems       []system `yaml:"fs_setup,omitempty"`
-	Mounts            [][]text `yaml:"mounts,omitempty"`
-	WriteFiles        []entry  `yaml:"write_files,omitempty"`
-	RunCmd            [][]text `yaml:"runcmd,omitempty"`
-}
-
-// system is a file system in a cloud-config, on a whole disk.
-type system struct {
-	Label      text `yaml:"label"`
-	FileSystem text `yaml:"filesystem"`
-	Device     text `yaml:"device"`
-	Partition  text `yaml:"partition"`
-	Overwrite  bool `yaml:"overwrite"`
+	SSHGenKeyTypes    []text       `yaml:"ssh_genkeytypes"`
+	SSHAuthorizedKeys []text       `yaml:"ssh_authorized_keys,omitempty"`
+	FSSetup           []fileSystem `yaml:"fs_setup,omitempty"`
+	Mounts            [][]text     `yaml:"mounts,omitempty"`
+	WriteFiles        []entry      `yaml:"write_files,omitempty"`
+	RunCmd            [][]text     `yaml:"runcmd,omitempty"`
 }
 
 // entry is a file in a cloud-config.
@@ -111,19 +94,18 @@ func (u UserData) Encode() ([]byte, error) {
 		SSHAuthorizedKeys: texts(u.SSHAuthorizedKeys),
 	}
 	d.Apt.PreserveSourcesList = true
-	for _, f := range u.Files {
+	for _, f := range u.files() {
 		if !path.IsAbs(f.Path) || f.Mode != f.Mode.Perm() {
 			return nil, fmt.Errorf("encode user-data: file %q needs an absolute path and a mode of permission bits, not %v", f.Path, f.Mode)
 		}
 		d.WriteFiles = append(d.WriteFiles, f.entry())
 	}
 	for _, disk := range u.Disks {
-		if !path.IsAbs(disk.MountPath) || disk.Serial == "" {
-			return nil, fmt.Errorf("encode user-data: the disk %q needs a serial number and an absolute path, not %q", disk.Serial, disk.MountPath)
+		if err := disk.check(u.Files); err != nil {
+			return nil, fmt.Errorf("encode user-data: %w", err)
 		}
-		d.FileSystems = append(d.FileSystems, system{Label: "data", FileSystem: "ext4", Device: text(disk.device()), Partition: "none"})
-		// Without the disk the node boots all the same, so that one can look at it; k3s is told to wait for it by nobody.
-		d.Mounts = append(d.Mounts, texts([]string{disk.device(), disk.MountPath, "ext4", "defaults,nofail,x-systemd.growfs", "0", "2"}))
+		d.FSSetup = append(d.FSSetup, disk.fileSystem())
+		d.Mounts = append(d.Mounts, disk.mount())
 	}
 	for _, c := range u.Commands {
 		if len(c) == 0 {
@@ -131,14 +113,33 @@ func (u UserData) Encode() ([]byte, error) {
 		}
 		d.RunCmd = append(d.RunCmd, texts(c))
 	}
-	b, err := encode(d)
+	var ours yaml.Node
+	if err := ours.Encode(d); err != nil {
+		return nil, fmt.Errorf("encode user-data: %w", err)
+	}
+	theirs, err := readExtra(u.Extra)
+	if err == nil && theirs != nil {
+		err = u.merge(&ours, theirs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the user's cloud-config: %w", err)
+	}
+	b, err := encode(&ours)
 	if err != nil {
 		return nil, fmt.Errorf("encode user-data: %w", err)
 	}
-	if b, err = merge(b, u.Extra); err != nil {
-		return nil, err
-	}
 	return append([]byte(header), b...), nil
+}
+
+// files are the Files, and those that the Disks need.
+func (u UserData) files() []File {
+	files := slices.Clone(u.Files)
+	for _, d := range u.Disks {
+		if d.Unit != "" {
+			files = append(files, d.requirement())
+		}
+	}
+	return files
 }
 
 // entry keeps text legible, and encodes what YAML or its readers might not give back to the byte.

@@ -36,7 +36,7 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, before *State, wai
 	}
 	g := e.serverGroup(spec, prior, o)
 	g.planned, g.was = spec.Assignment, none.Spec.Shape
-	r, err := e.applyGroup(ctx, g, o, spec.Settings, spec.Extra, waits)
+	r, err := e.applyGroup(ctx, g, o, spec.Settings, waits)
 	nodes := r.nodes(prior, record.ServerPool)
 	told := spec
 	if err != nil && before != nil {
@@ -101,7 +101,7 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, before *PoolState
 	if p := poolTaken(g); p != nil {
 		return none, p.Err
 	}
-	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), spec.Extra, waits)
+	r, err := e.applyGroup(ctx, g, o, clusterSettings(servers), waits)
 	nodes := r.nodes(prior, spec.Name)
 	told := spec
 	if err != nil && before != nil {
@@ -167,10 +167,10 @@ func unreachable(reasons map[string]error) error {
 }
 
 // applyGroup plans and runs. The run knows what the group consists of by then.
-func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, x Extra, waits Waits) (*run, error) {
+func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation, settings record.Cluster, waits Waits) (*run, error) {
 	defer e.changed()
 	defer e.book.settle(keyOf(g.base))
-	r := &run{engine: e, settings: settings, base: g.base, extra: x, machines: o.OfCluster(g.base.ClusterID), waits: waits}
+	r := &run{engine: e, settings: settings, base: g.base, extra: g.extra, machines: o.OfCluster(g.base.ClusterID), waits: waits}
 	a := e.askAPI(ctx, r.machines)
 	if a.nodes != nil {
 		g.ready, g.members, g.sick, g.api = map[string]bool{}, map[string]bool{}, map[string]bool{}, a.nodes

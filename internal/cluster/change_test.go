@@ -318,6 +318,25 @@ func TestAnotherTemplate(t *testing.T) {
 	}
 }
 
+// What of the user's cloud-config cannot be merged is told by the plan.
+func TestCollision(t *testing.T) {
+	w := newWorld(t, "a")
+	e, _, p := up(t, w, 1)
+	for text, want := range map[string]string{
+		"write_files: [{path: /etc/rancher/k3s/config.yaml, content: x}]\n": "/etc/rancher/k3s/config.yaml",
+		"write_files: [{path: /data/x, content: x}]\n":                      "/data",
+		"packages: [jq]\n": "",
+	} {
+		spec := poolWith(func(s *PoolSpec) {
+			s.Nodes, s.Extra.UserData, s.Shape.Data = 1, text, record.DataDisk{SizeGiB: 1, StoragePool: "default", MountPath: "/data"}
+		})
+		r, err := e.CheckPool(background, spec, &p)
+		if err != nil || (want == "") != (len(r.Problems) == 0) || want != "" && (r.Problems[0].Field != machine.FieldUserData || !strings.Contains(r.Problems[0].Err.Error(), want)) {
+			t.Errorf("%q: %v, %+v", text, err, r.Problems)
+		}
+	}
+}
+
 // A single server is drained where others can take its pods, and comes back with its agents.
 func TestSingleServerWithAgents(t *testing.T) {
 	w := newWorld(t, "a")

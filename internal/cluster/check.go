@@ -111,6 +111,10 @@ func (e *Engine) review(ctx context.Context, g group, o machine.Observation, set
 		r.Problems = append(r.Problems, *p)
 		return r, nil
 	}
+	if err := g.collision(settings); err != nil {
+		r.Problems = append(r.Problems, Problem{Field: machine.FieldUserData, Err: err})
+		return r, nil
+	}
 	problems, err := e.outgrown(ctx, g, c, o, settings)
 	if err != nil {
 		return Review{}, err
@@ -339,10 +343,12 @@ func problemError(problems []Problem) error {
 // serverGroup is the group of a cluster's servers.
 func (e *Engine) serverGroup(spec Spec, prior Nodes, o machine.Observation) group {
 	settings := spec.Settings
-	return e.newGroup(record.Record{
+	g := e.newGroup(record.Record{
 		ClusterID: spec.ID, ClusterName: spec.Name, Pool: record.ServerPool, Role: record.Server,
 		Shape: spec.Shape, Placement: spec.Placement, Setup: setupOf(spec.ID, spec.Extra), Cluster: &settings,
 	}, spec.Servers, prior, o)
+	g.extra = spec.Extra
+	return g
 }
 
 // poolGroup is the group of a pool's nodes.
@@ -352,7 +358,7 @@ func (e *Engine) poolGroup(spec PoolSpec, cluster string, prior Nodes, o machine
 		Shape: spec.Shape, Placement: spec.Placement, Setup: setupOf(spec.ClusterID, spec.Extra), Labels: spec.Labels, Taints: spec.Taints,
 		Drain: cmp.Or(spec.Drain, DefaultDrain), Upgrade: cmp.Or(spec.Upgrade, DefaultUpgrade), Repair: cmp.Or(spec.Repair, DefaultRepair),
 	}, spec.Nodes, prior, o)
-	g.hostDevices, g.removeFirst = spec.HostDevices, spec.RemoveFirst
+	g.extra, g.hostDevices, g.removeFirst = spec.Extra, spec.HostDevices, spec.RemoveFirst
 	return g
 }
 

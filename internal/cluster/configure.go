@@ -77,7 +77,7 @@ func (r *run) configure(ctx context.Context, m *machine.Machine) error {
 
 // restart restarts k3s in a node. systemd itself waits without limit for one that does not come up.
 func (r *run) restart(ctx context.Context, m machine.Machine) error {
-	guest, unit := r.engine.fleet.Guest(m), roleOf(m).Unit()
+	guest, unit := r.engine.fleet.Guest(m), roleOf(m.Record).Unit()
 	limit := fmt.Sprintf("%.0f", r.waits.Ready.Seconds())
 	if _, err := guest.Run(ctx, "/usr/bin/timeout", limit, "systemctl", "restart", unit); err != nil {
 		return &Failure{
@@ -92,7 +92,7 @@ func (r *run) restart(ctx context.Context, m machine.Machine) error {
 
 // settingsOf are the files of a node's settings that may change while it stands.
 func (r *run) settingsOf(m machine.Machine) ([]cloudinit.File, error) {
-	args, err := k3s.ArgsYAML(roleOf(m), r.extra.Args)
+	args, err := k3s.ArgsYAML(roleOf(m.Record), r.extra.Args)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (r *run) diagnoseBootstrap(ctx context.Context, guest Guest, last k3s.Marke
 func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) error {
 	f := &Failure{
 		Err:         fmt.Errorf("waited %s for the node to be Ready: %w", r.waits.Ready, last),
-		Log:         unitLog(ctx, r.engine.fleet.Guest(m), roleOf(m).Unit()),
+		Log:         unitLog(ctx, r.engine.fleet.Guest(m), roleOf(m.Record).Unit()),
 		replaceable: m.Record.Role == record.Server || errors.Is(last, errNotReady),
 	}
 	switch {

@@ -118,6 +118,8 @@ type group struct {
 	api            map[string]Node
 	// sick are the nodes that are not Ready for longer than is allowed.
 	sick map[string]bool
+	// extra is what the user gives to the guests.
+	extra Extra
 	// hostDevices are the PCI devices of the node on each hypervisor.
 	hostDevices map[string][]string
 	// removeFirst are the short names of nodes that go before others.

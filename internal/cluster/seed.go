@@ -24,7 +24,7 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 		return err
 	}
 	bootstrap := k3s.Bootstrap{
-		Instance: m.UUID, Role: roleOf(m), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
+		Instance: m.UUID, Role: roleOf(m.Record), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
 		Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3),
 	}
 	var files []cloudinit.File
@@ -41,19 +41,9 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 	if err != nil {
 		return err
 	}
-	user := cloudinit.UserData{
-		Hostname: m.Name,
-		Files: append(slices.Concat(files, settings),
-			cloudinit.File{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(bootstrap)},
-			cloudinit.File{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())},
-		),
-		Commands:          [][]string{{"/bin/sh", k3s.BootstrapPath}},
-		SSHAuthorizedKeys: r.settings.SSHAuthorizedKeys,
-		Extra:             []byte(r.extra.UserData),
-	}
-	if data := m.Record.Shape.Data; data.SizeGiB > 0 {
-		user.Disks = []cloudinit.Disk{{Serial: machine.DataSerial, MountPath: data.MountPath}}
-	}
+	user := userData(m.Record, m.Name, r.settings.SSHAuthorizedKeys, r.extra, append(slices.Concat(files, settings),
+		cloudinit.File{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(bootstrap)},
+		cloudinit.File{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())}))
 	data, err := user.Encode()
 	if err != nil {
 		return fmt.Errorf("build the user-data: %w", err)
@@ -63,6 +53,27 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 		return fmt.Errorf("build the seed: %w", err)
 	}
 	return r.engine.fleet.WriteSeed(ctx, m, iso)
+}
+
+// userData is what a node with that record is told at its first boot.
+func userData(r record.Record, name string, keys []string, x Extra, files []cloudinit.File) cloudinit.UserData {
+	user := cloudinit.UserData{
+		Hostname: name, Files: files, Commands: [][]string{{"/bin/sh", k3s.BootstrapPath}}, SSHAuthorizedKeys: keys, Extra: []byte(x.UserData),
+	}
+	if data := r.Shape.Data; data.SizeGiB > 0 {
+		user.Disks = []cloudinit.Disk{{Serial: machine.DataSerial, MountPath: data.MountPath, Unit: roleOf(r).Unit()}}
+	}
+	return user
+}
+
+// collision tells what of the user's own cloud-config a node cannot be made with, beside what the provider tells it.
+func (g group) collision(settings record.Cluster) error {
+	var files []cloudinit.File
+	for _, path := range []string{k3s.ConfigPath, k3s.ArgsPath, k3s.RegistriesPath, k3s.BootstrapEnvPath, k3s.BootstrapPath} {
+		files = append(files, cloudinit.File{Path: path, Content: []byte("x")})
+	}
+	_, err := userData(g.base, "node", settings.SSHAuthorizedKeys, g.extra, files).Encode()
+	return err
 }
 
 // k3sConfig builds a node's config.yaml. The server that starts a cluster gets a new token; all others get the one that a
@@ -110,8 +121,8 @@ func certificateNames(settings record.Cluster) ([]string, error) {
 	return names, nil
 }
 
-func roleOf(m machine.Machine) k3s.Role {
-	if m.Record.Role == record.Server {
+func roleOf(r record.Record) k3s.Role {
+	if r.Role == record.Server {
 		return k3s.Server
 	}
 	return k3s.Agent

@@ -89,7 +89,7 @@ const (
 	ownPort    = "the provider reaches servers at port 6443; put another port into endpoint, on a load balancer before them"
 	ownPart    = "the provider counts on every server to run all of the control plane"
 	ownStore   = "a cluster keeps its data in the etcd of its own servers"
-	ownNetwork = "the provider sets up the cluster's network"
+	ownNetwork = "the provider sets up the cluster's network, and leaves no choice yet"
 	ownHelp    = "it does not run k3s"
 	secretS3   = "arguments stand readable in the state and in the VMs' metadata; put the credentials into a Secret, and use --etcd-s3-config-secret"
 )
