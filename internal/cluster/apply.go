@@ -97,7 +97,7 @@ func (e *Engine) ApplyPool(ctx context.Context, spec PoolSpec, before *PoolState
 		return none, noServers(spec.ClusterID, o)
 	}
 	g := e.poolGroup(spec, servers[0].Record.ClusterName, prior, o)
-	g.planned, g.was = spec.Assignment, none.Spec.Shape
+	g.planned, g.was, g.had = spec.Assignment, none.Spec.Shape, none.Spec.Nodes
 	if p := poolTaken(g); p != nil {
 		return none, p.Err
 	}
@@ -182,6 +182,11 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 			_ = r.claim(n.InternalIP, name)
 		}
 	}
+	for _, m := range g.machines {
+		if m.Power != machine.Running {
+			delete(g.sick, m.Name) // It is started, which is no repair.
+		}
+	}
 	slices.Sort(g.registered)
 	c, err := g.choose()
 	if err != nil {
@@ -190,7 +195,15 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 	if p := g.unchangeable(c); p != nil {
 		return r, p.Err
 	}
+	if len(c.beyond) > 0 {
+		r.warn(fmt.Errorf("%s should go and stays for now: %w", strings.Join(namesOf(c.beyond), ", "), g.reasons(c.beyond)))
+	}
 	if err := g.restraint(c); err != nil {
+		for _, n := range c.needs {
+			if n.disrupts() {
+				return r, err // Nodes that run are not taken down beside so many that do not.
+			}
+		}
 		r.warn(err)
 	}
 	places, err := e.places(ctx, g, c, o, settings)

@@ -180,12 +180,26 @@ func (b *book) take(g group, c choice, o machine.Observation, fit map[string]mac
 	return p.hosts, nil
 }
 
-// look finds places for nodes that stand in for others, beside everything that was promised.
+// look finds places for nodes that stand in for others, beside everything that was promised and the group's own new nodes.
+// They go to any hypervisor that fits.
 func (b *book) look(g group, c choice, o machine.Observation, fit map[string]machine.Site) (Assignment, error) {
 	k := keyOf(g.base)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found, err := placement.Place(g.request(c, c.surge, o, fit, b.accountFor(k, g.base.ClusterID, false, c, g.base.Shape, o)))
+	a := b.accountFor(k, g.base.ClusterID, false, c, g.base.Shape, o)
+	if len(c.fresh) > 0 {
+		if fresh, err := placement.Place(g.request(c, c.fresh, o, fit, a)); err == nil {
+			p := g.promise(fresh, fit)
+			for _, host := range p.hosts {
+				add(a.used, host, atWork(p.size))
+				a.stores[p.stores[host]] += p.size.DiskMiB
+				a.stores[p.data[host]] += p.size.DataMiB
+			}
+		}
+	}
+	r := g.request(c, c.surge, o, fit, a)
+	r.Rule = record.Placement{}
+	found, err := placement.Place(r)
 	if err != nil {
 		return nil, err
 	}

@@ -67,10 +67,10 @@ func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, before *PoolState
 	var prior Nodes
 	if before != nil {
 		prior = before.Nodes
-		known := cmp.Or(name, clusterOf(prior, spec.Name))
-		s = ofGroups(known, record.ServerPool, spec.Name)
+		name = cmp.Or(name, clusterOf(prior, spec.Name))
+		s = ofGroups(name, record.ServerPool, spec.Name)
 		if same(spec.Extra, before.Spec.Extra) {
-			s = s.vouch(prior, e.poolGroup(before.Spec, known, prior, machine.Observation{}))
+			s = s.vouch(prior, e.poolGroup(before.Spec, name, prior, machine.Observation{}))
 		}
 	}
 	o, err := e.observe(ctx, s)
@@ -91,6 +91,8 @@ func (e *Engine) CheckPool(ctx context.Context, spec PoolSpec, before *PoolState
 	taken := poolTaken(g)
 	if before == nil {
 		g.machines = nil // What a replacement finds goes first.
+	} else {
+		g.had = before.Spec.Nodes
 	}
 	r, err := e.review(ctx, g, o, settings)
 	if taken != nil {

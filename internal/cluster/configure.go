@@ -100,7 +100,7 @@ func (r *run) settingsOf(m machine.Machine) ([]cloudinit.File, error) {
 	if was := m.Record.Setup; len(r.extra.Args)+len(was.Args) > 0 || was.Changing {
 		files = append(files, cloudinit.File{Path: k3s.ArgsPath, Mode: 0o600, Content: args})
 	}
-	if r.extra.Registries != "" || m.Record.Setup.Registries != "" {
+	if r.extra.Registries != "" || m.Record.Setup.Registries != "" || m.Record.Setup.Changing {
 		files = append(files, cloudinit.File{Path: k3s.RegistriesPath, Mode: 0o600, Content: []byte(r.extra.Registries)})
 	}
 	if m.Record.Role != record.Server || m.Record.Phase != record.Joined {

@@ -28,15 +28,20 @@ const (
 // not waited for, and one without a Node object has no pods. Where pods are left when the time is over, the rule of the pool
 // decides whether that is an error; where the whole pool goes it never is.
 func (r *run) drain(ctx context.Context, m machine.Machine) error {
-	rule := cmp.Or(m.Record.Drain, DefaultDrain)
+	rule := m.Record.Drain
 	if r.base.Pool == m.Record.Pool {
-		rule = cmp.Or(r.base.Drain, DefaultDrain) // The record may not be up to date.
+		rule = r.base.Drain // The record may not be up to date.
 	}
-	bound := time.Duration(rule.TimeoutSeconds) * time.Second
-	if end, ok := ctx.Deadline(); ok && r.apiOptional {
-		bound = min(bound, time.Until(end)/2) // The other half is for what a destroy must not leave behind.
+	bound := time.Duration(cmp.Or(rule.TimeoutSeconds, DefaultDrain.TimeoutSeconds)) * time.Second
+	var err error
+	if r.apiOptional {
+		if bound = min(bound, time.Until(r.drainEnd(ctx, bound))); bound <= 0 {
+			err = errors.New("there was no time left to drain it")
+		}
 	}
-	err := r.empty(ctx, m, rule, bound)
+	if err == nil {
+		err = r.empty(ctx, m, rule, bound)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -46,6 +51,53 @@ func (r *run) drain(ctx context.Context, m machine.Machine) error {
 		return nil
 	}
 	return fmt.Errorf("drain it: %w", err)
+}
+
+// drainEnd is when a destroy ends its drains, those of all nodes together: what comes after them must not be left behind.
+func (r *run) drainEnd(ctx context.Context, bound time.Duration) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.drainBy.IsZero() {
+		if end, ok := ctx.Deadline(); ok {
+			bound = min(bound, time.Until(end)/2)
+		}
+		r.drainBy = time.Now().Add(bound)
+	}
+	return r.drainBy
+}
+
+// cordon keeps new pods off a node that is changed. Of several servers none is touched that etcd cannot do without.
+func (r *run) cordon(ctx context.Context, m machine.Machine) error {
+	err := r.insist(ctx, func(ctx context.Context) error {
+		_, err := r.close(ctx, m)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cordon it: %w", err)
+	}
+	return nil
+}
+
+// close cordons a node and returns what the API knows of it, nil where it has no Node object.
+func (r *run) close(ctx context.Context, m machine.Machine) (*Node, error) {
+	var node *Node
+	err := r.withAPI(ctx, func(k Kube) error {
+		nodes, err := k.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == m.Name })
+		if i < 0 {
+			return nil
+		}
+		node = &nodes[i]
+		// The last member of etcd may be switched off for a while: there is no quorum to lose.
+		if err := spare(nodes, m.Name); err != nil && members(nodes) > 1 {
+			return err
+		}
+		return k.Cordon(ctx, m.Name)
+	})
+	return node, err
 }
 
 // empty takes the pods and the volumes off a node.
@@ -59,23 +111,9 @@ func (r *run) empty(ctx context.Context, m machine.Machine, rule record.Drain, b
 	}
 	defer cancel()
 	var node *Node
-	err := r.insist(cctx, func(ctx context.Context) error {
-		return r.withAPI(ctx, func(k Kube) error {
-			nodes, err := k.Nodes(ctx)
-			if err != nil {
-				return err
-			}
-			i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == m.Name })
-			if i < 0 {
-				return nil
-			}
-			node = &nodes[i]
-			// The last member of etcd may be switched off for a while: there is no quorum to lose.
-			if err := spare(nodes, m.Name); err != nil && members(nodes) > 1 {
-				return err
-			}
-			return k.Cordon(ctx, m.Name)
-		})
+	err := r.insist(cctx, func(ctx context.Context) (err error) {
+		node, err = r.close(ctx, m)
+		return err
 	})
 	if err != nil {
 		return r.lostAPI(err)

@@ -32,7 +32,7 @@ func (n need) rolls() bool { return n.disrupts() || n.change == Restarted }
 // made in place are preferred to new nodes wherever one is possible: they are quicker, and what stands on the disks of a
 // node, such as the volumes of the local-path class or a server's data store, outlives them.
 func (g group) need(m machine.Machine) need {
-	if m.Record.Temporary && m.Record.Ordinal > g.want {
+	if g.temporary(m) {
 		return need{change: Adjusted, reason: "it stood in for others, and the apply that made it did not come to its end"}
 	}
 	for _, compare := range []func(machine.Machine) need{g.outlived, g.outgrown, g.misconfigured} {
@@ -214,12 +214,13 @@ func (g group) judge(nodes Nodes, now time.Time) {
 		if !ok || n.UUID != m.UUID {
 			continue
 		}
-		switch n.State {
-		case NodeReady:
-			if need := g.need(m); need.change != "" {
-				n.State, n.Reason = NodeDrifted, need.reason
-			}
-		case NodeNotReady:
+		need := g.need(m)
+		switch {
+		case n.State == NodeReady && need.change != "":
+			n.State, n.Reason = NodeDrifted, need.reason
+		case n.State == NodeNotReady && need.rolls():
+			n.State, n.Reason = NodeDrifted, need.reason+"; it is not Ready: "+n.Reason
+		case n.State == NodeNotReady:
 			if since := g.api[m.Name].Since; g.unhealthy(m.Name, now) {
 				n.State, n.Reason = NodeUnhealthy, fmt.Sprintf("not Ready since %s: %s", since.UTC().Format(time.RFC3339), strings.TrimSuffix(n.Reason, "."))
 			}

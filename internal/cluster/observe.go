@@ -193,7 +193,8 @@ func (e *Engine) look(ctx context.Context, hypervisor string, host machine.Host,
 	var unknown []string
 	for _, d := range host.Domains {
 		m, known := s.known[d.UUID]
-		known = known && m.Name == d.Name
+		// A VM of another size was changed by an apply that told nobody.
+		known = known && m.Name == d.Name && d.VCPUs == m.Record.Shape.VCPUs && d.MemoryMiB == m.Record.Shape.MemoryMiB
 		ok := known
 		if !known {
 			m, ok = e.seen(d)

@@ -36,7 +36,8 @@ const (
 	Seal Action = "seal"
 	// Configure gives a server that runs its changed settings, and restarts k3s in it.
 	Configure Action = "configure"
-	// Drain cordons a node, evicts its pods and waits until no volume is attached to it; Release takes the cordon back.
+	// Cordon keeps new pods off a node while it is changed, which also marks it as one that is. Drain cordons a node, evicts its pods and waits until no volume is attached to it; Release takes the cordon back.
+	Cordon  Action = "cordon"
 	Drain   Action = "drain"
 	Release Action = "release"
 	// Label gives the Node object the labels and taints of its pool.
@@ -105,9 +106,11 @@ type group struct {
 	base record.Record
 	// machines are the VMs of the group that were observed.
 	machines []machine.Machine
-	// prior is what the state knew of the group, and was the shape that it told of; zero where it told none.
+	// prior is what the state knew of the group, was the shape that it told of, and had the number of nodes; zero where it told
+	// none.
 	prior Nodes
 	was   record.Shape
+	had   int
 	// silence is what nothing can be said of.
 	silence silence
 	// registered are the names of the cluster's Node objects.
@@ -137,6 +140,8 @@ type choice struct {
 	// held are nodes that were not seen and may stand all the same; lost those that are gone.
 	held []NodeStatus
 	lost []NodeStatus
+	// beyond are nodes that were not seen and are too many: they go once something can be said of them.
+	beyond []NodeStatus
 	// stay is where the nodes stand that are kept or held.
 	stay Assignment
 	// fresh are the ordinals of new nodes.
@@ -179,7 +184,7 @@ func (g group) choose() (choice, error) {
 		switch {
 		case m.Record.Phase != record.Joined:
 			c.broken = append(c.broken, m)
-		case m.Record.Temporary && m.Record.Ordinal > g.want:
+		case g.temporary(m):
 			c.surplus = append(c.surplus, m)
 		default:
 			c.keep = append(c.keep, m)
@@ -198,6 +203,15 @@ func (g group) choose() (choice, error) {
 			Remedy: "apply again when their hypervisors answer and their records can be read.",
 		}
 	}
+	// Rather than a node that works one goes that stood in for others, though only when it is seen again.
+	c.held = slices.DeleteFunc(c.held, func(n NodeStatus) bool {
+		beyond := surplus > 0 && g.excess(n)
+		if beyond {
+			c.beyond = append(c.beyond, n)
+			surplus--
+		}
+		return beyond
+	})
 	g.sortForRemoval(c.keep)
 	for ; len(c.keep) > 0 && (surplus > 0 || !g.promises(c.keep[0])); surplus-- {
 		c.surplus = append(c.surplus, c.keep[0])
@@ -228,6 +242,15 @@ func (g group) choose() (choice, error) {
 	return c, g.keepsQuorum(c)
 }
 
+// temporary reports whether a node stood in for others, and is not one of those that are wanted.
+func (g group) temporary(m machine.Machine) bool {
+	if !m.Record.Temporary || m.Record.Ordinal > g.want {
+		return m.Record.Temporary
+	}
+	hosts := g.base.Placement.Hosts // By a manual rule it may stand on a hypervisor that is not its own.
+	return len(hosts) >= m.Record.Ordinal && len(hosts) > 1 && hosts[m.Record.Ordinal-1] != m.Hypervisor
+}
+
 // unchanged makes sure that what was seen still fits what a plan promised.
 func (g group) unchanged(c choice) error {
 	changed := func(format string, args ...any) error {
@@ -247,11 +270,16 @@ func (g group) unchanged(c choice) error {
 		}
 	}
 	for _, n := range c.held {
-		if _, stays := g.planned[record.ShortName(g.base.Pool, ordinalOf(g.base, n.Name))]; !stays {
+		if _, stays := g.planned[record.ShortName(g.base.Pool, ordinalOf(g.base, n.Name))]; !stays && !g.excess(n) {
 			return changed("the node %s has to go, and nothing can be said of it", n.Name)
 		}
 	}
 	return nil
+}
+
+// excess reports whether an agent has a number above all that are and were wanted, as those have that stood in for others.
+func (g group) excess(n NodeStatus) bool {
+	return g.base.Role == record.Agent && g.had > 0 && ordinalOf(g.base, n.Name) > max(g.want, g.had)
 }
 
 // rule is the one by which new nodes get their places: where a plan has promised places, no other will do.

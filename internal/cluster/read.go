@@ -326,10 +326,10 @@ func summarise(nodes Nodes, quiet silence, a answer) (Status, []Condition) {
 	status := Active
 	var bad []string
 	for _, name := range sortedKeys(nodes) {
-		switch nodes[name].State {
-		case NodeReady, NodeDrifted:
+		switch state := nodes[name].State; {
+		case state == NodeReady, state == NodeDrifted && a.nodes[name].Ready:
 			continue
-		case NodeCreating:
+		case state == NodeCreating:
 			status = Provisioning
 		default:
 			if status == Active {

@@ -24,7 +24,7 @@ func (g group) reinforce(c *choice) {
 		return
 	}
 	c.surplus = slices.DeleteFunc(c.surplus, func(m machine.Machine) bool {
-		fit := len(c.stand) < want && g.healthy(m) && !g.unwanted(m) && !g.need(m).rolls()
+		fit := len(c.stand) < want && m.Record.Ordinal > g.want && g.healthy(m) && !g.unwanted(m) && !g.need(m).rolls()
 		if fit {
 			c.stand = append(c.stand, m)
 		}
@@ -34,8 +34,11 @@ func (g group) reinforce(c *choice) {
 	for _, m := range g.machines {
 		last = max(last, m.Record.Ordinal)
 	}
-	for _, n := range c.held {
+	for _, n := range slices.Concat(c.held, c.beyond) {
 		last = max(last, ordinalOf(g.base, n.Name))
+	}
+	for _, ordinal := range c.fresh {
+		last = max(last, ordinal)
 	}
 	for len(c.stand)+len(c.surge) < want {
 		last++
@@ -59,7 +62,20 @@ func (g group) roll(p Plan, c choice, places Assignment) (Plan, error) {
 			disrupts = disrupts || n.disrupts()
 		}
 	}
-	p.side("mend", unwell)
+	most := max(1, g.base.Upgrade.MaxUnavailable)
+	proven := false
+	batches := func(name string, lanes []Lane, size int) {
+		slices.SortFunc(lanes, byOrdinal)
+		for len(lanes) > 0 {
+			n := min(size, len(lanes))
+			if !proven {
+				n, proven = 1, true // What fails on the first node has to fail on no other.
+			}
+			p.side(name, lanes[:n])
+			lanes = lanes[n:]
+		}
+	}
+	batches("mend", unwell, most)
 	var surge []Lane
 	for _, ordinal := range c.surge {
 		l, err := g.creationOf(ordinal, places)
@@ -70,19 +86,19 @@ func (g group) roll(p Plan, c choice, places Assignment) (Plan, error) {
 		surge = append(surge, l)
 	}
 	p.side("surge", surge)
-	proven := len(unwell) > 0
-	size := max(1, g.base.Upgrade.MaxUnavailable)
 	if disrupts {
-		size = max(1, g.base.Upgrade.MaxUnavailable+len(c.surge)+len(c.stand))
-	}
-	for len(well) > 0 {
-		n := min(size, len(well))
-		if !proven {
-			n, proven = 1, true // What fails on the first node has to fail on no other.
+		most = g.base.Upgrade.MaxUnavailable + len(c.surge) + len(c.stand)
+		if away := g.away(c); most <= len(away) {
+			return nil, &Failure{
+				Err:    fmt.Errorf("no node may be missing beside those that are: %s", strings.Join(away, ", ")),
+				Cause:  "they are not Ready, or nothing can be said of them, and upgrade_settings allows no more.",
+				Remedy: "look after them first and apply again, or allow more with upgrade_settings.max_unavailable.",
+			}
+		} else {
+			most -= len(away)
 		}
-		p.side("roll", well[:n])
-		well = well[n:]
 	}
+	batches("roll", well, most)
 	var done []Lane
 	for _, m := range c.stand {
 		done = append(done, Lane{Machine: m, Actions: departure(record.Agent)})
@@ -94,20 +110,36 @@ func (g group) roll(p Plan, c choice, places Assignment) (Plan, error) {
 	return p, nil
 }
 
+// away are the nodes that a roll finds missing and does nothing about.
+func (g group) away(c choice) []string {
+	out := namesOf(c.held)
+	if g.restraint(c) != nil {
+		for _, m := range c.keep {
+			if g.sick[m.Name] && !c.needs[m.Name].rolls() {
+				out = append(out, m.Name)
+			}
+		}
+	}
+	return out
+}
+
 // change is the lane that makes a node what it should be.
 func (g group) change(m machine.Machine, n need) Lane {
 	drain := []Action{Drain}
-	if g.base.Role == record.Server && !g.company(m.Name) {
+	if g.base.Role == record.Server && len(g.machines) == 1 && !g.company(m.Name) {
 		drain = nil // Its pods have nowhere to go, and will find it again.
 	}
 	end := []Action{Ready}
 	if g.base.Role == record.Agent {
 		end = append(end, Label)
 	}
-	if n.change != Restarted || g.api[m.Name].Cordoned {
+	if _, asked := g.api[m.Name]; asked || n.change != Restarted {
 		end = append(end, Release)
 	}
 	lane := Lane{Machine: m}
+	if g.sick[m.Name] && n.change != Replaced {
+		lane.Else = g.instead(m) // It may hang, whatever it is given.
+	}
 	switch n.change {
 	case Replaced:
 		lane.Actions = slices.Concat(drain, farewell(g.base.Role))
@@ -119,13 +151,26 @@ func (g group) change(m machine.Machine, n need) Lane {
 		}
 		lane.Actions = append(lane.Actions, end...)
 	case Restarted:
-		lane.Actions = []Action{Configure}
-		if m.Power != machine.Running {
-			lane.Actions = []Action{Start, Agent, Configure}
+		if _, asked := g.api[m.Name]; asked {
+			lane.Actions = []Action{Cordon}
 		}
-		lane.Actions = append(lane.Actions, end...)
+		switch {
+		case g.sick[m.Name]:
+			lane.Actions = append(lane.Actions, Stop, Start, Agent)
+		case m.Power != machine.Running:
+			lane.Actions = append(lane.Actions, Start, Agent)
+		}
+		lane.Actions = slices.Concat(lane.Actions, []Action{Configure}, end)
 	}
 	return lane
+}
+
+// instead is the lane of an agent that takes the place of one that does not come up.
+func (g group) instead(m machine.Machine) *Lane {
+	return &Lane{
+		Machine: m, Actions: departure(record.Agent),
+		Then: &Lane{Machine: g.newMachine(m.Record.Ordinal, m.Hypervisor), Actions: creation(record.Agent, true)},
+	}
 }
 
 // company reports whether the cluster has another node that is Ready.
@@ -150,11 +195,7 @@ func (g group) repairs(c choice) []Lane {
 			continue
 		}
 		lanes = append(lanes, Lane{
-			Machine: m, Actions: []Action{Stop, Start, Agent, Ready, Label, Release},
-			Else: &Lane{
-				Machine: m, Actions: departure(record.Agent),
-				Then: &Lane{Machine: g.newMachine(m.Record.Ordinal, m.Hypervisor), Actions: creation(record.Agent, true)},
-			},
+			Machine: m, Actions: []Action{Stop, Start, Agent, Ready, Label, Release}, Else: g.instead(m),
 		})
 	}
 	return lanes

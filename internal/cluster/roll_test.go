@@ -62,7 +62,7 @@ func TestRoll(t *testing.T) {
 		leaves  = "drain stop forget delete"
 		resize  = "drain stop resize start agent ready label release"
 		replace = leaves + ", then " + fresh
-		restart = "configure ready label"
+		restart = "cordon configure ready label release"
 	)
 	pool := func(nodes ...string) group { return testGroup(record.Agent, len(nodes), "a").with(nodes...) }
 	three := func() group { return pool("1@a", "2@b", "3@a") }
@@ -298,11 +298,11 @@ roll
 		"a server that does not come up with its arguments is given others": {
 			withArgs(servers()).made(otherArgs).seen("c-cp-3"), `
 configure
-  c-cp-3@a: configure ready
+  c-cp-3@a: cordon configure ready release
 configure
-  c-cp-1@a: configure ready
+  c-cp-1@a: cordon configure ready release
 configure
-  c-cp-2@b: configure ready
+  c-cp-2@b: cordon configure ready release
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,18 +110,15 @@ func shortNames(ms []machine.Machine) []string {
 // surgePlaces finds places for the nodes that stand in while others are changed: with a manual rule on the hypervisors that it
 // names. They are gone in the end, so no plan promises them; that there is room for them is told beforehand.
 func (e *Engine) surgePlaces(ctx context.Context, g group, c choice, o machine.Observation, settings record.Cluster) (Assignment, []Problem, error) {
-	stand := g
-	stand.planned = nil
-	stand.base.Placement = record.Placement{Strategy: record.Manual, Hosts: slices.Compact(slices.Sorted(slices.Values(g.base.Placement.Hosts)))}
-	if g.base.Placement.Strategy != record.Manual {
-		stand.base.Placement = record.Placement{}
+	var rule record.Placement
+	if g.base.Placement.Strategy == record.Manual {
+		rule = record.Placement{Strategy: record.Manual, Hosts: slices.Compact(slices.Sorted(slices.Values(g.base.Placement.Hosts)))}
 	}
-	fit, problems, err := e.candidatesBy(ctx, stand, stand.base.Placement, c.surge, o, settings)
+	fit, problems, err := e.candidatesBy(ctx, g, rule, c.surge, o, settings)
 	if err != nil || len(fit) == 0 {
 		return nil, problems, err
 	}
-	stand.base.Placement = record.Placement{}
-	places, err := e.book.look(stand, c, o, fit)
+	places, err := e.book.look(g, c, o, fit)
 	if err != nil {
 		return nil, []Problem{{Field: machine.FieldUpgrade, Err: &Failure{
 			Err:    fmt.Errorf("there is no place for %s, which would stand in while other nodes are changed: %w", strings.Join(surgeNames(g, c), ", "), placementProblem(err, problems).Err),

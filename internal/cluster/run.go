@@ -27,6 +27,8 @@ type run struct {
 	// apiOptional: a cluster that is being taken away may not answer any more. apiErr is why it did not.
 	apiOptional bool
 	apiErr      error
+	// drainBy is when a destroy ends its drains.
+	drainBy time.Time
 
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
@@ -131,7 +133,7 @@ func (r *run) present(m machine.Machine) machine.Machine {
 		return all[i]
 	}
 	for _, p := range all {
-		if p.Name == m.Name && p.Record.ClusterID == m.Record.ClusterID && p.Record.Phase == record.Creating && m.Record.Phase == record.Creating {
+		if p.Name == m.Name && p.Record.ClusterID == m.Record.ClusterID && m.Record.Phase == record.Creating {
 			return p
 		}
 	}
@@ -236,6 +238,8 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 		return r.seal(ctx, m)
 	case Configure:
 		return r.configure(ctx, m)
+	case Cordon:
+		return r.cordon(ctx, *m)
 	case Drain:
 		return r.drain(ctx, *m)
 	case Release:

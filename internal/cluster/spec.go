@@ -147,14 +147,9 @@ func (s NodeState) Drifted() bool {
 	return false
 }
 
-// settled reports whether a node in that state has joined, and its record is what its group wants.
-func (s NodeState) settled() bool {
-	switch s {
-	case NodeReady, NodeNotReady, NodeUnhealthy, NodeStopped:
-		return true
-	}
-	return false
-}
+// settled reports whether a node in that state has joined, and its record is what its group wants. Of one that is not Ready
+// that is not sure: it may be a change that has brought it down.
+func (s NodeState) settled() bool { return s == NodeReady }
 
 // NodeStatus is what is known of one node of a cluster or pool.
 type NodeStatus struct {
