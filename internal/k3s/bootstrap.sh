@@ -128,7 +128,9 @@ await_turn() {
 	mark running 0
 }
 
+# A VM whose power is cut later, when the file system has written nothing yet, would boot with empty files.
 start_unit() {
+	sync
 	systemctl daemon-reload && systemctl start --no-block "$UNIT"
 }
 
