@@ -3,6 +3,7 @@ package acceptance
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -115,6 +116,32 @@ func (c *cli) run(args ...string) string {
 		c.t.Fatalf("terraform %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
+}
+
+// fails runs Terraform, which has to fail and to say these texts.
+func (c *cli) fails(texts []string, args ...string) {
+	c.t.Helper()
+	out, err := c.try(args...)
+	if err == nil {
+		c.t.Fatalf("terraform %s did not fail:\n%s", strings.Join(args, " "), out)
+	}
+	mentions(c.t, out, texts...)
+}
+
+// steady makes sure that a plan has nothing to do; drifted, that it has, and says these texts.
+func (c *cli) steady() {
+	c.t.Helper()
+	c.run("plan", "-detailed-exitcode")
+}
+
+func (c *cli) drifted(texts ...string) {
+	c.t.Helper()
+	out, err := c.try("plan", "-detailed-exitcode")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		c.t.Fatalf("the plan has nothing to do, or failed: %v\n%s", err, out)
+	}
+	mentions(c.t, out, texts...)
 }
 
 // logTo makes Terraform and the provider write their log to a file.

@@ -3,6 +3,8 @@ package acceptance
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab"
@@ -43,8 +45,29 @@ type config struct {
 	memoryGiB, workerMemoryGiB int
 	// endpoint is that of the API.
 	endpoint string
+	// more, moreOfServers and moreOfWorkers are other attributes of the cluster, its control plane and the pool.
+	more, moreOfServers, moreOfWorkers attributes
 	// kubeconfig adds the data source.
 	kubeconfig bool
+}
+
+// attributes are values in HCL by name.
+type attributes map[string]string
+
+// with returns the same attributes and others over them.
+func (a attributes) with(others attributes) attributes {
+	out := attributes{}
+	maps.Copy(out, a)
+	maps.Copy(out, others)
+	return out
+}
+
+func (a attributes) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		fmt.Fprintf(&b, "%s = %s\n", name, a[name])
+	}
+	return b.String()
 }
 
 func count(n int) *int { return &n }
@@ -106,14 +129,16 @@ resource "cockpit_k3s_cluster" %q {
     %s
     %s
     %s
+    %s
   }
+  %s
   %s
   %s
   %s
 }
 `, label, c.name, k3sVersion, cmp.Or(c.network, lab.Network), shape(2, c.memoryGiB, cmp.Or(c.serverPool, c.pool)),
-		optional("node_count", servers), optional("placement", c.placement), optional("endpoint", quote(c.endpoint)),
-		optional("ssh_authorized_keys", keys), optional("timeouts", timeouts))
+		optional("node_count", servers), optional("placement", c.placement), c.moreOfServers, optional("endpoint", quote(c.endpoint)),
+		optional("ssh_authorized_keys", keys), optional("timeouts", timeouts), c.more)
 	if c.workers != nil {
 		fmt.Fprintf(&b, `
 resource "cockpit_k3s_node_pool" %q {
@@ -123,9 +148,10 @@ resource "cockpit_k3s_node_pool" %q {
   %s
   %s
   %s
+  %s
 }
 `, cmp.Or(c.label, "w"), label, *c.workers, shape(1, c.workerMemoryGiB, c.pool), optional("placement", c.workerPlacement),
-			optional("timeouts", timeouts))
+			optional("timeouts", timeouts), c.moreOfWorkers)
 	}
 	if c.kubeconfig {
 		fmt.Fprintf(&b, `

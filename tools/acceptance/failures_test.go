@@ -40,6 +40,10 @@ func TestAccPlanRefuses(t *testing.T) {
 		"network":  {config{network: "no-such-network"}, `no-such-network`},
 		"pool":     {config{pool: "no-such-pool"}, `no-such-pool`},
 		"disk":     {config{diskGiB: 1}, `smaller than the template`},
+		"device": {config{workers: count(1), workerPlacement: on(firstHV), moreOfWorkers: attributes{
+			"host_devices":     `{ hv-a = ["ffff:1f:00.0"] }`,
+			"upgrade_settings": `{ max_surge = 0, max_unavailable = 1 }`,
+		}}, `ffff:1f:00.0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.config.name = "refused"

@@ -11,13 +11,26 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab"
 )
 
-// guestCat reads a file in a guest with virsh and its guest agent, without a line of the provider's code.
+// guestCat reads a file in a guest.
 func guestCat(t testing.TB, l *lab.Lab, node, path string) string {
 	t.Helper()
+	return guestRun(t, l, node, "/bin/cat", path)
+}
+
+// guestRun runs a program in a guest with virsh and its guest agent, without a line of the provider's code, and returns
+// what it printed.
+func guestRun(t testing.TB, l *lab.Lab, node, program string, args ...string) string {
+	t.Helper()
+	request, err := json.Marshal(map[string]any{
+		"execute": "guest-exec", "arguments": map[string]any{"path": program, "arg": args, "capture-output": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var started struct {
 		Return struct{ PID int }
 	}
-	agent(t, l, node, fmt.Sprintf(`{"execute":"guest-exec","arguments":{"path":"/bin/cat","arg":[%q],"capture-output":true}}`, path), &started)
+	agent(t, l, node, string(request), &started)
 	for range 60 {
 		var status struct {
 			Return struct {
@@ -30,13 +43,13 @@ func guestCat(t testing.TB, l *lab.Lab, node, path string) string {
 		if status.Return.Exited {
 			out, err := base64.StdEncoding.DecodeString(status.Return.Out)
 			if err != nil || status.Return.ExitCode != 0 {
-				t.Fatalf("%s: cat %s: exit code %d, %v", node, path, status.Return.ExitCode, err)
+				t.Fatalf("%s: %s %q: exit code %d, %v\n%s", node, program, args, status.Return.ExitCode, err, out)
 			}
 			return string(out)
 		}
 		time.Sleep(time.Second)
 	}
-	t.Fatalf("%s: cat %s does not end", node, path)
+	t.Fatalf("%s: %s %q does not end", node, program, args)
 	return ""
 }
 

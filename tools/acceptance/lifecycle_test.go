@@ -30,8 +30,17 @@ func TestAccClusterAndPool(t *testing.T) {
 	l := inLab(t)
 	const name = "life"
 	keys := []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl someone@example"}
+	// What an import has to find in the records.
+	rules := attributes{
+		"labels":           `{ tier = "web" }`,
+		"taints":           `[{ key = "dedicated", value = "life", effect = "NoSchedule" }, { key = "soft", effect = "PreferNoSchedule" }]`,
+		"drain":            `{ timeout = "5m", grace_period_seconds = 30, on_timeout = "force", on_destroy = false }`,
+		"upgrade_settings": `{ max_surge = 2, max_unavailable = 1 }`,
+		"repair":           `{ not_ready_after = "20m", max_unhealthy = 2 }`,
+		"agent_args":       `["--kubelet-arg=max-pods=50"]`,
+	}
 	with := func(workers int) string {
-		return config{name: name, workers: count(workers), keys: keys, kubeconfig: true}.render(l)
+		return config{name: name, workers: count(workers), keys: keys, moreOfWorkers: rules, kubeconfig: true}.render(l)
 	}
 	uuids := map[string]string{}
 
@@ -136,13 +145,19 @@ func readyNodes(kubeconfig []byte) ([]string, error) {
 	return names, nil
 }
 
-// nodesOf asks a cluster for its nodes.
-func nodesOf(kubeconfig []byte) ([]corev1.Node, error) {
+// clientOf is a client for a cluster's API.
+func clientOf(kubeconfig []byte) (*kubernetes.Clientset, error) {
 	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(rest)
+	rest.QPS = -1 // A test may look as often as it likes.
+	return kubernetes.NewForConfig(rest)
+}
+
+// nodesOf asks a cluster for its nodes.
+func nodesOf(kubeconfig []byte) ([]corev1.Node, error) {
+	client, err := clientOf(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

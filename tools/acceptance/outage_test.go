@@ -72,7 +72,7 @@ func TestAccHypervisorFails(t *testing.T) {
 }
 
 // mentions makes sure that texts stand in what Terraform said, wherever it broke the lines.
-func mentions(t *testing.T, said string, texts ...string) {
+func mentions(t testing.TB, said string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !words(text).MatchString(said) {

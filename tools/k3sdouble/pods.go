@@ -28,6 +28,9 @@ const (
 
 	// exitAnnotation makes a Job's pod fail with that exit code.
 	exitAnnotation = "double.k3s.io/exit-code"
+	// stubbornAnnotation makes a pod that is deleted stay until the end of its grace period, as one does whose program
+	// ignores SIGTERM.
+	stubbornAnnotation = "double.k3s.io/ignores-sigterm"
 )
 
 // podTable carries the pods of a node through their life.
@@ -152,7 +155,7 @@ func (t *podTable) schedule(e *podEntry, fresh bool) {
 	now := time.Now()
 	switch step := t.next(e.pod); step {
 	case stepEnd:
-		e.due = now.Add(endAfter)
+		e.due = endOf(e.pod, now)
 	case stepStart:
 		e.due = now.Add(startAfter)
 	case stepFinish:
@@ -175,12 +178,29 @@ func (t *podTable) next(p kubeapi.Pod) step {
 	switch {
 	case p.Metadata.DeletionTimestamp != nil:
 		return stepEnd
-	case p.Status.Phase == "Pending" && (p.Spec.HostNetwork || t.cidr.IsValid() && t.k.network.ready()):
-		return stepStart
 	case p.Status.Phase == "Running" && isJob(p):
 		return stepFinish
+	case p.Status.Phase == "Pending", p.Status.Phase == "Running" && isUnready(p):
+		if p.Spec.HostNetwork || t.cidr.IsValid() && t.k.network.ready() {
+			return stepStart
+		}
 	}
 	return stepNone
+}
+
+// isUnready reports whether somebody has marked a pod that runs as not ready: the node controller does, while the node is
+// silent.
+func isUnready(p kubeapi.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c kubeapi.Condition) bool { return c.Type == "Ready" && c.Status != "True" })
+}
+
+// endOf is when a pod that is deleted will have ended. Its deletion timestamp is the end of its grace period.
+func endOf(p kubeapi.Pod, now time.Time) time.Time {
+	last := *p.Metadata.DeletionTimestamp
+	if soon := now.Add(endAfter); p.Metadata.Annotations[stubbornAnnotation] != "true" && soon.Before(last) {
+		return soon
+	}
+	return last
 }
 
 // isJob reports whether a pod's work comes to an end: it belongs to a Job.
@@ -245,7 +265,9 @@ func (t *podTable) take(ctx context.Context, p kubeapi.Pod) error {
 	t.mu.Lock()
 	step, addr := t.next(p), t.k.o.nodeIP.String()
 	if step == stepStart && !p.Spec.HostNetwork {
-		addr = t.freeIP()
+		if addr = p.Status.PodIP; addr == "" {
+			addr = t.freeIP()
+		}
 		if e := t.pods[p.Metadata.UID]; e != nil {
 			e.pod.Status.PodIP = addr // taken, before the API says so
 		}

@@ -53,23 +53,52 @@ func TestNextStepOfAPod(t *testing.T) {
 		p.Spec.RestartPolicy = "Never"
 		p.Metadata.OwnerReferences = []kubeapi.OwnerReference{{Kind: "Job"}}
 	}
+	unready := func(p *kubeapi.Pod) { p.Status.Conditions = []kubeapi.Condition{{Type: "Ready", Status: "False"}} }
+	ready := func(p *kubeapi.Pod) { p.Status.Conditions = []kubeapi.Condition{{Type: "Ready", Status: "True"}} }
 	for name, c := range map[string]struct {
 		network bool
 		pod     kubeapi.Pod
 		want    step
 	}{
-		"pending":                      {true, pod("Pending", nil), stepStart},
-		"pending, no network":          {false, pod("Pending", nil), stepNone},
-		"host network, no network":     {false, pod("Pending", func(p *kubeapi.Pod) { p.Spec.HostNetwork = true }), stepStart},
-		"running":                      {true, pod("Running", nil), stepNone},
-		"running Job":                  {true, pod("Running", job), stepFinish},
-		"succeeded Job":                {true, pod("Succeeded", job), stepNone},
-		"bare pod that never restarts": {true, pod("Running", func(p *kubeapi.Pod) { p.Spec.RestartPolicy = "Never" }), stepNone},
-		"deleted":                      {true, pod("Running", func(p *kubeapi.Pod) { p.Metadata.DeletionTimestamp = &now }), stepEnd},
-		"deleted while pending":        {false, pod("Pending", func(p *kubeapi.Pod) { p.Metadata.DeletionTimestamp = &now }), stepEnd},
+		"pending":                       {true, pod("Pending", nil), stepStart},
+		"pending, no network":           {false, pod("Pending", nil), stepNone},
+		"host network, no network":      {false, pod("Pending", func(p *kubeapi.Pod) { p.Spec.HostNetwork = true }), stepStart},
+		"running":                       {true, pod("Running", ready), stepNone},
+		"marked while the node was off": {true, pod("Running", unready), stepStart},
+		"marked, no network":            {false, pod("Running", unready), stepNone},
+		"running Job":                   {true, pod("Running", job), stepFinish},
+		"succeeded Job":                 {true, pod("Succeeded", job), stepNone},
+		"bare pod that never restarts":  {true, pod("Running", func(p *kubeapi.Pod) { p.Spec.RestartPolicy = "Never" }), stepNone},
+		"deleted":                       {true, pod("Running", func(p *kubeapi.Pod) { p.Metadata.DeletionTimestamp = &now }), stepEnd},
+		"deleted while pending":         {false, pod("Pending", func(p *kubeapi.Pod) { p.Metadata.DeletionTimestamp = &now }), stepEnd},
 	} {
 		if got := newTable(c.network).next(c.pod); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A deleted pod ends soon, and with the end of its grace period at the latest.
+func TestEndOfAPod(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		grace    time.Duration
+		stubborn string
+		want     time.Duration
+	}{
+		"at once":                   {30 * time.Second, "", endAfter},
+		"grace shorter than that":   {0, "", 0},
+		"ignores SIGTERM":           {30 * time.Second, "true", 30 * time.Second},
+		"ignores it, for no grace":  {0, "true", 0},
+		"grace that is over by now": {-time.Minute, "", -time.Minute},
+	} {
+		end := now.Add(c.grace)
+		p := pod("Running", func(p *kubeapi.Pod) {
+			p.Metadata.DeletionTimestamp = &end
+			p.Metadata.Annotations = map[string]string{stubbornAnnotation: c.stubborn}
+		})
+		if got := endOf(p, now).Sub(now); got != c.want {
+			t.Errorf("%s: it ends after %s, want %s", name, got, c.want)
 		}
 	}
 }

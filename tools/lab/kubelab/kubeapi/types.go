@@ -138,8 +138,9 @@ type Volume struct {
 
 // PodStatus is the part of a pod's status that is read back.
 type PodStatus struct {
-	Phase string `json:"phase"`
-	PodIP string `json:"podIP"`
+	Phase      string      `json:"phase"`
+	PodIP      string      `json:"podIP"`
+	Conditions []Condition `json:"conditions"`
 }
 
 // Secret is a Secret object.
