@@ -98,10 +98,8 @@ func (r *run) tries(ctx context.Context, lane *Lane) (Action, error) {
 		if err == nil {
 			return "", nil
 		}
-		if slices.Contains(lane.Actions, Drain) {
-			if m := r.present(lane.Machine); m.Power == machine.Running && action != Drain || action == Drain {
-				r.giveBack(ctx, m)
-			}
+		if m := r.present(lane.Machine); m.Power == machine.Running && (slices.Contains(lane.Actions, Drain) || slices.Contains(lane.Actions, Cordon)) {
+			r.giveBack(ctx, m)
 		}
 		var f *Failure
 		old := lane.Machine

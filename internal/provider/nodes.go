@@ -21,6 +21,7 @@ type nodeModel struct {
 	MAC        types.String `tfsdk:"mac"`
 	IP         types.String `tfsdk:"ip"`
 	K3sVersion types.String `tfsdk:"k3s_version"`
+	Template   types.String `tfsdk:"template"`
 	State      types.String `tfsdk:"state"`
 	Reason     types.String `tfsdk:"reason"`
 }
@@ -40,6 +41,7 @@ func nodesAttribute(of string) schema.MapNestedAttribute {
 				"mac":         computed("MAC address of the node's network interface."),
 				"ip":          computed("IP address of the node in the cluster."),
 				"k3s_version": computed("Version of k3s that runs on the node."),
+				"template":    computed("The golden image that the node was made from, as `<storage pool>/<volume>`. With another template in the configuration of the provider it is replaced, unless it is a single server."),
 				"state": computed("`ready`, `not_ready`, `unhealthy` (not ready for longer than the pool's `repair` allows), `drifted` (ready, and not as it is wanted), `creating`, " +
 					"`stopped`, `missing`, or `unknown` where the hypervisor or the cluster's API could not be asked. All but `ready`, `not_ready` and `unknown` are mended by the next apply."),
 				"reason": computed("Why the node is not `ready`."),
@@ -54,7 +56,7 @@ func nodesValue(ctx context.Context, nodes cluster.Nodes, diags *diag.Diagnostic
 	for name, n := range nodes {
 		models[name] = nodeModel{
 			Role: stringValue(string(n.Role)), Hypervisor: stringValue(n.Hypervisor), UUID: stringValue(n.UUID), MAC: stringValue(n.MAC),
-			IP: stringValue(n.IP), K3sVersion: stringValue(n.K3sVersion), State: stringValue(string(n.State)), Reason: stringValue(n.Reason),
+			IP: stringValue(n.IP), K3sVersion: stringValue(n.K3sVersion), Template: stringValue(n.Template), State: stringValue(string(n.State)), Reason: stringValue(n.Reason),
 		}
 	}
 	value, d := types.MapValueFrom(ctx, nodesAttribute("").NestedObject.Type(), models)
@@ -74,7 +76,7 @@ func nodesOf(ctx context.Context, value types.Map, diags *diag.Diagnostics) clus
 	for name, m := range models {
 		nodes[name] = cluster.NodeStatus{
 			Name: name, Role: record.Role(m.Role.ValueString()), Hypervisor: m.Hypervisor.ValueString(), UUID: m.UUID.ValueString(),
-			MAC: m.MAC.ValueString(), IP: m.IP.ValueString(), K3sVersion: m.K3sVersion.ValueString(),
+			MAC: m.MAC.ValueString(), IP: m.IP.ValueString(), K3sVersion: m.K3sVersion.ValueString(), Template: m.Template.ValueString(),
 			State: cluster.NodeState(m.State.ValueString()), Reason: m.Reason.ValueString(),
 		}
 	}
