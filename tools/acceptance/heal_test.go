@@ -11,16 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// drifted: a label that somebody altered and a VM that somebody switched off are named by the plan and mended by the apply.
-func (w *walk) drifted(t *testing.T) {
-	before := w.uuid(second)
-	w.edit(t, first, func(n *corev1.Node) { n.Labels["example.com/rack"] = "altered" })
+// healed: a VM that vanished, but for its disks, is made anew, and one that was switched off the hard way is started.
+func (w *walk) healed(t *testing.T) {
+	lost, stopped := w.uuid(first), w.uuid(second)
+	virsh(t, w.l, firstHV, "destroy", first)
+	virsh(t, w.l, firstHV, "undefine", first)
 	virsh(t, w.l, firstHV, "destroy", second)
-	w.c.drifted(first, "example.com/rack", second)
+	w.c.drifted(first, second)
 	w.apply()
 	w.stands(t, first, second)
-	marked(t, w.node(t, first), map[string]string{"example.com/rack": "r2", "example.com/foreign": "stays"})
-	if got := w.uuid(second); got != before {
+	if got := w.uuid(first); got == lost {
+		t.Errorf("node %s is still the VM that vanished", first)
+	}
+	if got := w.uuid(second); got != stopped {
 		t.Errorf("node %s was made anew", second)
 	}
 	w.c.steady()
@@ -48,7 +51,7 @@ func (w *walk) repaired(t *testing.T) {
 	})
 	w.c.drifted(second, "not Ready since")
 	w.apply()
-	w.stands(t, first, second)
+	w.stands(t, second)
 	if got := w.uuid(second); got != before {
 		t.Errorf("node %s was made anew", second)
 	}

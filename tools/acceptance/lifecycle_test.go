@@ -25,7 +25,7 @@ const (
 	kubeconfigAddr = "data.cockpit_kubeconfig.this"
 )
 
-// One cluster through its life: made with two workers, scaled both ways, imported, healed, destroyed.
+// One cluster through its life: made with two workers, imported, scaled both ways, destroyed.
 func TestAccClusterAndPool(t *testing.T) {
 	l := inLab(t)
 	const name = "life"
@@ -82,19 +82,6 @@ func TestAccClusterAndPool(t *testing.T) {
 				Config: with(1),
 				Check: resource.ComposeAggregateTestCheckFunc(
 					ready("life-cp-1", "life-w-1"), same(uuids), exactly(t, l, name, 2)),
-			},
-			{
-				// A VM and its domain vanish behind Terraform's back; only its disk is left.
-				PreConfig: func() {
-					virsh(t, l, firstHV, "destroy", "life-w-1")
-					virsh(t, l, firstHV, "undefine", "life-w-1")
-				},
-				Config: with(1),
-				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
-					plancheck.ExpectResourceAction(poolAddr, plancheck.ResourceActionUpdate),
-					plancheck.ExpectResourceAction(clusterAddr, plancheck.ResourceActionNoop),
-				}},
-				Check: resource.ComposeAggregateTestCheckFunc(ready("life-cp-1", "life-w-1"), exactly(t, l, name, 2)),
 			},
 		},
 	})

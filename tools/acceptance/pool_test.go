@@ -33,12 +33,12 @@ func TestAccNodePool(t *testing.T) {
 	}{
 		{"made", w.made},
 		{"relabelled", w.relabelled},
-		{"drifted", w.drifted},
+		{"healed", w.healed},
 		{"undrainable", w.undrainable},
-		{"rolled", w.rolled},
 		{"canary", w.canary},
-		{"repaired", w.repaired},
 		{"shrunk", w.shrunk},
+		{"rolled", w.rolled},
+		{"repaired", w.repaired},
 		{"replaced", w.replaced},
 		{"server", w.server},
 		{"dropped", w.dropped},
@@ -213,7 +213,8 @@ func (w *walk) mounted(t *testing.T, node string) (fs string, gib float64) {
 	return fs, bytes / (1 << 30)
 }
 
-// relabelled: labels and taints change on the nodes that stand, and what somebody else put there stays.
+// relabelled: labels and taints change on the nodes that stand, and what somebody else put there stays. One that somebody
+// altered is drift.
 func (w *walk) relabelled(t *testing.T) {
 	uuids := map[string]string{first: w.uuid(first), second: w.uuid(second)}
 	w.edit(t, first, func(n *corev1.Node) {
@@ -235,6 +236,15 @@ func (w *walk) relabelled(t *testing.T) {
 			t.Errorf("node %s still has a label that is not wanted any more", node)
 		}
 	}
-	marked(t, w.node(t, first), map[string]string{"example.com/foreign": "stays"}, "example.com/foreign:PreferNoSchedule")
+	foreign := func() {
+		marked(t, w.node(t, first), map[string]string{"example.com/rack": "r2", "example.com/foreign": "stays"}, "example.com/foreign:PreferNoSchedule")
+	}
+	foreign()
+	w.c.steady()
+
+	w.edit(t, first, func(n *corev1.Node) { n.Labels["example.com/rack"] = "altered" })
+	w.c.drifted(first, `its label example.com/rack is "altered" instead of "r2"`)
+	w.apply()
+	foreign()
 	w.c.steady()
 }

@@ -32,42 +32,6 @@ func (w *walk) undrainable(t *testing.T) {
 	w.c.steady()
 }
 
-// rolled: more memory and a larger data disk, in place, with a node more meanwhile: there are never fewer nodes, nor pods
-// than the budget allows, and what stands on the disks stays.
-func (w *walk) rolled(t *testing.T) {
-	w.protect(t, "web", 1)
-	nodes := []string{first, second}
-	uuids := map[string]string{}
-	for _, node := range nodes {
-		uuids[node] = w.uuid(node)
-		guestRun(t, w.l, node, "/bin/sh", "-c", "echo kept >"+dataPath+"/kept && sync")
-	}
-	w.want.workerMemoryGiB = 2
-	w.workers(attributes{
-		"data_disk":        fmt.Sprintf(`{ size_gib = 2, mount_path = %q }`, dataPath),
-		"upgrade_settings": `{ max_surge = 1, max_unavailable = 0 }`,
-		"drain":            `{ timeout = "1m" }`,
-	})
-	seen := w.witnessed(t, "web", func() { w.apply() })
-	if seen.available < 1 || seen.open < 2 || !seen.names[surge] {
-		t.Errorf("meanwhile there were %d pods, %d nodes that took pods, and the nodes %v", seen.available, seen.open, seen.names)
-	}
-	w.stands(t, first, second)
-	for _, node := range nodes {
-		if got := w.uuid(node); got != uuids[node] {
-			t.Errorf("node %s was made anew", node)
-		}
-		w.grown(t, node, 2)
-		if fs, size := w.mounted(t, node); fs != "ext4" || size < 1.9 {
-			t.Errorf("node %s: at %s there is a file system %s of %.2f GiB", node, dataPath, fs, size)
-		}
-		if got := guestCat(t, w.l, node, dataPath+"/kept"); strings.TrimSpace(got) != "kept" {
-			t.Errorf("node %s: the data disk is another one", node)
-		}
-	}
-	w.c.steady()
-}
-
 // canary: an argument that k3s does not know stops the first node and no other; without it the apply goes on.
 func (w *walk) canary(t *testing.T) {
 	uuids := map[string]string{first: w.uuid(first), second: w.uuid(second)}
@@ -92,6 +56,7 @@ func (w *walk) canary(t *testing.T) {
 // shrunk: the node that the user names goes, under a budget that allows it. A pod that does not want to end gets the grace
 // that the pool gives.
 func (w *walk) shrunk(t *testing.T) {
+	w.protect(t, "web", 1)
 	w.spread(t, "web", 2)
 	w.stubborn(t, first)
 	w.want.workers = count(1)
@@ -104,6 +69,34 @@ func (w *walk) shrunk(t *testing.T) {
 	}
 	w.stands(t, second)
 	w.settle(t, "web", 1)
+	w.c.steady()
+}
+
+// rolled: more memory and a larger data disk, in place, with a node more meanwhile: there are never fewer nodes, nor pods
+// than the budget allows, and what stands on the disks stays.
+func (w *walk) rolled(t *testing.T) {
+	before := w.uuid(second)
+	guestRun(t, w.l, second, "/bin/sh", "-c", "echo kept >"+dataPath+"/kept")
+	w.want.workerMemoryGiB = 2
+	w.workers(attributes{
+		"data_disk":        fmt.Sprintf(`{ size_gib = 2, mount_path = %q }`, dataPath),
+		"upgrade_settings": `{ max_surge = 1, max_unavailable = 0 }`,
+	})
+	seen := w.witnessed(t, "web", func() { w.apply() })
+	if seen.available < 1 || seen.open < 1 || !seen.names[surge] {
+		t.Errorf("meanwhile there were %d pods, %d nodes that took pods, and the nodes %v", seen.available, seen.open, seen.names)
+	}
+	w.stands(t, second)
+	if got := w.uuid(second); got != before {
+		t.Errorf("node %s was made anew", second)
+	}
+	w.grown(t, second, 2)
+	if fs, size := w.mounted(t, second); fs != "ext4" || size < 1.9 {
+		t.Errorf("at %s there is a file system %s of %.2f GiB", dataPath, fs, size)
+	}
+	if got := guestCat(t, w.l, second, dataPath+"/kept"); strings.TrimSpace(got) != "kept" {
+		t.Errorf("the data disk is another one")
+	}
 	w.c.steady()
 }
 
