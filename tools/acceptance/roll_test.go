@@ -11,6 +11,7 @@ import (
 // undrainable: a node whose pods may not go does not go either. The error says which pods and why; the node takes pods again,
 // unless somebody had cordoned it before.
 func (w *walk) undrainable(t *testing.T) {
+	w.open(t, first, second)
 	w.deploy(t, "web", 2, tolerated)
 	pods := w.settle(t, "web", 2)
 	w.protect(t, "web", 2)

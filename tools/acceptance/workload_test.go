@@ -187,6 +187,20 @@ func (w workload) node(t *testing.T, name string) *corev1.Node {
 	return n
 }
 
+// open waits until nodes take pods: k3s keeps them off a new node for some seconds after it is Ready.
+func (w workload) open(t *testing.T, names ...string) {
+	t.Helper()
+	await(t, fmt.Sprintf("the nodes %v take pods", names), podStart, func(ctx context.Context) (bool, error) {
+		for _, name := range names {
+			n, err := w.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil || slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" }) {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
 // newcomers watches for Node objects while something is done, and returns each of them as it was registered.
 func (w workload) newcomers(t *testing.T, do func()) map[string]*corev1.Node {
 	t.Helper()
