@@ -83,6 +83,21 @@ func TestSeedsAreSealed(t *testing.T) {
 	}
 }
 
+// A power cut costs a node nothing that it needs to come up again: it counts as joined once all is on its disk, and k3s is
+// restarted with settings that are.
+func TestPowerCutsLoseNothing(t *testing.T) {
+	w := newWorld(t, "a")
+	e, _, p := up(t, w, 1)
+	other := testPool(1)
+	other.Extra.Args = []string{"--debug"}
+	if _, err := e.ApplyPool(background, other, &p, quick); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.torn) > 0 {
+		t.Errorf("a power cut would have cost these what they had written: %q", w.torn)
+	}
+}
+
 func TestSecondApplyDoesNothing(t *testing.T) {
 	w := newWorld(t, "a")
 	e, s, p := up(t, w, 2)

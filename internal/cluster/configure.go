@@ -44,6 +44,12 @@ func (r *run) write(ctx context.Context, m machine.Machine, path string, content
 	return guest.WriteFile(ctx, path, content)
 }
 
+// flush has a guest write to its disk what it has only in memory yet.
+func (r *run) flush(ctx context.Context, m machine.Machine) error {
+	_, err := r.engine.fleet.Guest(m).Run(ctx, "/usr/bin/sync")
+	return err
+}
+
 // configure gives a node that runs its changed settings, and restarts k3s in it. Its record says meanwhile that nothing is
 // known of them: k3s may well not start with the new ones.
 func (r *run) configure(ctx context.Context, m *machine.Machine) error {
@@ -60,6 +66,9 @@ func (r *run) configure(ctx context.Context, m *machine.Machine) error {
 		if err := r.write(ctx, *m, f.Path, f.Content); err != nil {
 			return fmt.Errorf("write its configuration: %w", explainAgent(err))
 		}
+	}
+	if err := r.flush(ctx, *m); err != nil {
+		return fmt.Errorf("write its configuration: %w", explainAgent(err))
 	}
 	if err := r.restart(ctx, *m); err != nil {
 		return err

@@ -81,6 +81,7 @@ func (g guestOf) WriteFile(_ context.Context, _ string, content []byte) error {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	g.w.written[g.m.Name] = string(content)
+	g.w.unflushed[g.m.Name] = true
 	return b.ping
 }
 
@@ -95,8 +96,12 @@ func (g guestOf) Run(_ context.Context, program string, args ...string) ([]byte,
 		delete(g.w.waiting, g.m.UUID)
 		g.w.register(g.m)
 	}
+	if program == "/usr/bin/sync" {
+		delete(g.w.unflushed, g.m.Name)
+	}
 	if program == "/usr/bin/timeout" {
 		g.w.log = append(g.w.log, "restart "+g.m.Name)
+		g.w.relyOn(g.m.Name)
 		n := g.w.nodes[g.m.Name]
 		n.Ready = g.w.restartErr[g.m.Name] == nil
 		g.w.nodes[g.m.Name] = n

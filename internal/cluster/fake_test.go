@@ -70,6 +70,10 @@ type world struct {
 	left []string
 	// asked is the last request that was checked.
 	asked machine.Request
+	// unflushed are the guests that have written something which is not on their disks yet; torn those that were relied on
+	// all the same.
+	unflushed map[string]bool
+	torn      []string
 	// waiting are the VMs that wait for their turn.
 	waiting map[string]bool
 	// written are the files written in guests, by node.
@@ -107,7 +111,7 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, restartErr: map[string]error{}, deleted: map[string]machine.Machine{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, unflushed: map[string]bool{}, restartErr: map[string]error{}, deleted: map[string]machine.Machine{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
 	}
 	for _, h := range hosts {
 		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
@@ -249,6 +253,13 @@ func (w *world) CloneDisk(_ context.Context, s machine.Spec) error {
 	return nil
 }
 
+// relyOn: what a guest has written has to outlive a power cut from now on. The caller holds w.mu.
+func (w *world) relyOn(name string) {
+	if w.unflushed[name] {
+		w.torn = append(w.torn, name)
+	}
+}
+
 func (w *world) WriteSeed(_ context.Context, m machine.Machine, iso []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,6 +280,7 @@ func (w *world) Start(_ context.Context, m machine.Machine) error {
 		return err
 	}
 	w.started[m.Name]++
+	w.unflushed[m.Name] = true
 	m.Power = machine.Running
 	w.machines[m.UUID] = m
 	w.log = append(w.log, "start "+m.Name)
@@ -325,6 +337,7 @@ func (w *world) SetRecord(_ context.Context, m machine.Machine, r record.Record)
 	}
 	if m.Record.Phase == record.Creating && r.Phase == record.Joined {
 		w.log = append(w.log, "joined "+m.Name)
+		w.relyOn(m.Name)
 	}
 	m.Record = r
 	w.machines[m.UUID] = m

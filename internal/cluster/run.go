@@ -346,7 +346,13 @@ func (r *run) insist(ctx context.Context, do func(context.Context) error) error 
 }
 
 // seal takes the token off the seed and marks the node as joined.
+//
+// What the guest has written so far has to be on its disk by then. Without that, a power cut in the next half minute leaves
+// empty files, such as the password by which the servers know the node, and a node that counts as done never comes up again.
 func (r *run) seal(ctx context.Context, m *machine.Machine) error {
+	if err := r.insist(ctx, func(ctx context.Context) error { return r.flush(ctx, *m) }); err != nil {
+		return fmt.Errorf("have the guest write everything to its disk: %w", explainAgent(err))
+	}
 	iso, err := sealedSeed(*m)
 	if err != nil {
 		return err
