@@ -91,8 +91,7 @@ func (r *run) close(ctx context.Context, m machine.Machine) (*Node, error) {
 			return nil
 		}
 		node = &nodes[i]
-		// The last member of etcd may be switched off for a while: there is no quorum to lose.
-		if err := spare(nodes, m.Name); err != nil && members(nodes) > 1 {
+		if err := spare(nodes, m.Name); err != nil && !errors.Is(err, errLastMember) {
 			return err
 		}
 		return k.Cordon(ctx, m.Name)

@@ -48,6 +48,18 @@ func placed(g group) (Plan, error) {
 	return g.plan(c, places)
 }
 
+// wantPlan compares the plan of a group with a golden one, which may begin with an empty line.
+func wantPlan(t *testing.T, g group, want string) {
+	t.Helper()
+	p, err := placed(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), p.String()); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
 // with adds machines, each written as "ordinal@host", with a suffix ! for stopped and ? for still creating.
 func (g group) with(specs ...string) group {
 	for _, s := range specs {
@@ -328,13 +340,7 @@ remove
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := placed(tc.group)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), p.String()); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			wantPlan(t, tc.group, tc.want)
 		})
 	}
 }

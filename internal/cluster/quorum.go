@@ -14,6 +14,10 @@ import (
 // be: etcd needs more than half of its members (https://etcd.io/docs/latest/faq/).
 var ErrNoQuorum = errors.New("the servers have no quorum")
 
+// errLastMember is why a server cannot leave etcd that is alone in it. It may be switched off for a while: there is no quorum to
+// lose.
+var errLastMember = errors.New("it is the last member of etcd")
+
 // serverPlan orders what is done to servers. Those that stand are brought up first, since a quorum may hang on them: all are
 // started before one is waited for. New ones are copied, booted and given k3s side by side; whatever touches the membership
 // of etcd is done to one server at a time, and each has a vote before the next comes.
@@ -134,17 +138,6 @@ func (g group) keepsQuorum(c choice) error {
 	}
 }
 
-// members counts the members of etcd that the API sees.
-func members(nodes []Node) int {
-	n := 0
-	for _, node := range nodes {
-		if node.Etcd {
-			n++
-		}
-	}
-	return n
-}
-
 // spare makes sure that etcd goes on without the member of a server, as the API sees the servers now. The error is
 // ErrNoQuorum where it would not, and errNotReady where others are about to get their votes.
 func spare(nodes []Node, name string) error {
@@ -174,7 +167,7 @@ func spare(nodes []Node, name string) error {
 	case 2*ready > members:
 		return fmt.Errorf("%w: of the %d other servers only %d have a vote in etcd", errNotReady, members, voters)
 	case members == 0:
-		return &Failure{Err: fmt.Errorf("it is the last member of etcd: %w", ErrNoQuorum)}
+		return &Failure{Err: fmt.Errorf("%w: %w", errLastMember, ErrNoQuorum)}
 	}
 	return &Failure{
 		Err:    fmt.Errorf("etcd cannot go on without it: of the %d other servers only %d are Ready: %w", members, ready, ErrNoQuorum),

@@ -81,15 +81,16 @@ func (e *Engine) readCluster(ctx context.Context, spec Spec, prior Nodes, within
 	if len(servers) == 0 && !quiet.covers(prior) {
 		return State{Spec: spec, Nodes: prior}, fmt.Errorf("cluster %q: %w", spec.Name, ErrGone)
 	}
-	if g := e.serverGroup(spec, prior, o); len(servers) > 0 && (spec.Settings.K3sVersion == "" || g.agree()) {
+	g := e.serverGroup(spec, prior, o)
+	if len(servers) > 0 && (spec.Settings.K3sVersion == "" || g.agree()) {
 		wanted, extra := spec.Servers, spec.Extra
 		spec = specOf(servers)
 		spec.Servers, spec.Extra = wanted, extra.known(spec.ID, servers[0].Record.Setup)
+		g = e.serverGroup(spec, prior, o)
 	}
 	a := e.askAPI(ctx, machines)
 	s := State{Spec: spec, Nodes: nodesOf(servers, prior, quiet, a)}
 	e.locate(ctx, servers, s.Nodes)
-	g := e.serverGroup(spec, prior, o)
 	g.api = a.nodes
 	g.judge(s.Nodes, time.Now())
 	if a.door != nil || spec.Settings.Endpoint != "" {
@@ -132,13 +133,8 @@ func (e *Engine) locate(ctx context.Context, servers []machine.Machine, nodes No
 
 // ReadPool returns a node pool as it is; see ReadCluster. The error is ErrGone where nothing is left of the cluster.
 func (e *Engine) ReadPool(ctx context.Context, spec PoolSpec, prior Nodes) (PoolState, error) {
-	name := e.nameFor(spec, prior)
+	name := cmp.Or(e.nameOf(spec.ClusterID), clusterOf(prior, spec.Name))
 	return e.readPool(ctx, spec, prior, ofGroups(name, record.ServerPool, spec.Name).vouch(prior, e.poolGroup(spec, name, prior, machine.Observation{})))
-}
-
-// nameFor is the name of a pool's cluster, "" where it is not known.
-func (e *Engine) nameFor(spec PoolSpec, nodes Nodes) string {
-	return cmp.Or(e.nameOf(spec.ClusterID), clusterOf(nodes, spec.Name))
 }
 
 func (e *Engine) readPool(ctx context.Context, spec PoolSpec, prior Nodes, within scope) (PoolState, error) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
@@ -306,13 +304,7 @@ configure
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := placed(tc.group)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), p.String()); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			wantPlan(t, tc.group, tc.want)
 		})
 	}
 }

@@ -52,8 +52,9 @@ func (e *Engine) outgrownOn(ctx context.Context, g group, c choice, o machine.Ob
 		return problems
 	}
 	var used placement.Size
+	going := c.going()
 	for _, d := range o.Hosts[host].Domains {
-		if !c.going()[d.UUID] {
+		if !going[d.UUID] {
 			used = used.Plus(placement.Size{VCPUs: d.VCPUs, MemoryMiB: d.MemoryMiB})
 		}
 	}
