@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"libvirt.org/go/libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
@@ -169,25 +168,7 @@ func TestLibvirtdResizeIsCut(t *testing.T) {
 func TestLibvirtdResizeOfASnapshot(t *testing.T) {
 	g := newGround(t)
 	m := g.made(t, g.spec(t))
-	file := "/var/lib/libvirt/images/" + g.vms + "/snapshot.qcow2"
-	snapshot := libvirtxml.DomainSnapshot{Name: "s", Disks: &libvirtxml.DomainSnapshotDisks{Disks: []libvirtxml.DomainSnapshotDisk{
-		{Name: "vda", Snapshot: "external", Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}},
-		{Name: "vdb", Snapshot: "no"},
-	}}}
-	text, err := snapshot.Marshal()
-	must(t, err)
-	with(t, g.Fleet, "hv-a", func(conn *libvirt.Connect) error {
-		d, err := conn.LookupDomainByUUIDString(m.UUID)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = d.Free() }()
-		made, err := d.CreateSnapshotXML(text, libvirt.DOMAIN_SNAPSHOT_CREATE_DISK_ONLY)
-		if err != nil {
-			return err
-		}
-		return made.Free()
-	})
+	file := g.snapshot(t, m.UUID, "snapshot.qcow2", func(*libvirt.DomainSnapshot) error { return nil })
 	wantError(t, g.Resize(t.Context(), m, grown(m.Record.Shape)), nil, "vda", file, "snapshot", "merged first")
 	if got := g.observed(t, m.UUID).Record; !reflect.DeepEqual(got, m.Record) {
 		t.Errorf("the record was changed to %+v", got)

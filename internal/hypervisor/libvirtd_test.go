@@ -346,13 +346,11 @@ func TestLibvirtdStartWithoutDisk(t *testing.T) {
 	wantError(t, g.Start(t.Context(), machineOf(s)), nil, "start the VM", "No such file", s.Name())
 }
 
-func TestLibvirtdTemplateInAStalePool(t *testing.T) {
-	g := newGround(t)
-	s := g.spec(t)
-	must(t, g.Define(t.Context(), s))
-	must(t, g.CloneDisk(t.Context(), s))
-	// A snapshot makes a file in the pool's directory that the pool does not know of.
-	file := "/var/lib/libvirt/images/" + g.vms + "/newer.qcow2"
+// snapshot puts an external snapshot of a VM's root disk over it, into a file of that name in the pool's directory, and
+// returns the file's path. What is done with the snapshot then is the caller's.
+func (g *ground) snapshot(t *testing.T, uuid, name string, then func(*libvirt.DomainSnapshot) error) string {
+	t.Helper()
+	file := "/var/lib/libvirt/images/" + g.vms + "/" + name
 	snapshot := libvirtxml.DomainSnapshot{Name: "s", Disks: &libvirtxml.DomainSnapshotDisks{Disks: []libvirtxml.DomainSnapshotDisk{
 		{Name: "vda", Snapshot: "external", Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}},
 		{Name: "vdb", Snapshot: "no"},
@@ -360,7 +358,7 @@ func TestLibvirtdTemplateInAStalePool(t *testing.T) {
 	text, err := snapshot.Marshal()
 	must(t, err)
 	with(t, g.Fleet, "hv-a", func(conn *libvirt.Connect) error {
-		d, err := conn.LookupDomainByUUIDString(s.UUID)
+		d, err := conn.LookupDomainByUUIDString(uuid)
 		if err != nil {
 			return err
 		}
@@ -369,7 +367,19 @@ func TestLibvirtdTemplateInAStalePool(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(made.Delete(libvirt.DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY), made.Free())
+		return errors.Join(then(made), made.Free())
+	})
+	return file
+}
+
+func TestLibvirtdTemplateInAStalePool(t *testing.T) {
+	g := newGround(t)
+	s := g.spec(t)
+	must(t, g.Define(t.Context(), s))
+	must(t, g.CloneDisk(t.Context(), s))
+	// A snapshot makes a file in the pool's directory that the pool does not know of.
+	g.snapshot(t, s.UUID, "newer.qcow2", func(made *libvirt.DomainSnapshot) error {
+		return made.Delete(libvirt.DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
 	})
 	if slices.Contains(volumes(t, g.Fleet, "hv-a", g.vms), "newer.qcow2") {
 		t.Fatal("the pool knows the file")
