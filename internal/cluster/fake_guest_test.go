@@ -67,6 +67,8 @@ func (g guestOf) ReadFile(_ context.Context, path string) ([]byte, error) {
 		}
 		return fmt.Appendf(nil, `{"instance":%q,"state":"done","step":"start","rc":0}`, g.m.UUID), nil
 	case "/proc/sys/kernel/random/boot_id":
+		g.w.mu.Lock()
+		defer g.w.mu.Unlock()
 		return fmt.Appendf(nil, "%s boot %d\n", g.m.Name, g.w.started[g.m.Name]), nil
 	case k3s.KubeconfigPath:
 		return g.w.kubeconfig, nil
