@@ -23,6 +23,8 @@ type door struct {
 	file       []byte
 	kubeconfig k3s.Kubeconfig
 	kube       Kube
+	// addons is nil where the engine has no catalogue.
+	addons Addons
 }
 
 // serversOf picks the servers of a cluster's machines: first those that have joined and run, then by ordinal.
@@ -112,11 +114,16 @@ func (e *Engine) openServer(ctx context.Context, server machine.Machine) (*door,
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
 	}
-	kube, err := e.dial(kubeconfig.Raw)
-	if err != nil {
+	d := &door{server: server.UUID, file: raw, kubeconfig: kubeconfig}
+	if d.kube, err = e.dial(kubeconfig.Raw); err != nil {
 		return nil, err
 	}
-	return &door{server: server.UUID, file: raw, kubeconfig: kubeconfig, kube: kube}, nil
+	if e.options.Catalogue != nil {
+		if d.addons, err = e.options.Catalogue.Open(kubeconfig.Raw); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
 // through reports whether the way leads through a server, which runs.

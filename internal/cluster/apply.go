@@ -34,6 +34,12 @@ func (e *Engine) ApplyCluster(ctx context.Context, spec Spec, before *State, wai
 	if err := lostServer(o, spec.ID, prior); err != nil {
 		return none, err
 	}
+	if spec.Settings, err = e.resolve(ctx, spec.Settings); err != nil {
+		return none, err
+	}
+	if problems := e.reviewNFS(ctx, addonsOf(spec.Settings, 0, 0), addonsOf(none.Spec.Settings, 0, 0)); before == nil && len(problems) > 0 {
+		return none, problemError(problems)
+	}
 	g := e.serverGroup(spec, prior, o)
 	g.planned, g.was = spec.Assignment, none.Spec.Shape
 	r, err := e.applyGroup(ctx, g, o, spec.Settings, waits)
@@ -171,6 +177,9 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 	defer e.changed()
 	defer e.book.settle(keyOf(g.base))
 	r := &run{engine: e, settings: settings, base: g.base, extra: g.extra, machines: o.OfCluster(g.base.ClusterID), waits: waits}
+	if r.servers = g.want; g.base.Role == record.Agent {
+		r.servers = len(serversOf(r.machines))
+	}
 	a := e.askAPI(ctx, r.machines)
 	if a.nodes != nil {
 		g.ready, g.members, g.sick, g.api = map[string]bool{}, map[string]bool{}, map[string]bool{}, a.nodes
@@ -205,6 +214,9 @@ func (e *Engine) applyGroup(ctx context.Context, g group, o machine.Observation,
 			}
 		}
 		r.warn(err)
+	}
+	if g.addons, err = e.pendingAddons(ctx, g, a, settings); err != nil {
+		return r, err
 	}
 	places, err := e.places(ctx, g, c, o, settings)
 	if err != nil {

@@ -20,7 +20,7 @@ var (
 		ID: "6b1f0ab4-8d0c-4f4f-9c0c-000000000001", Name: "c", Servers: 1, Shape: testShape,
 		Settings: record.Cluster{K3sVersion: testVersion, Network: "default"},
 	}
-	quick = Waits{Agent: 20 * time.Millisecond, Bootstrap: 20 * time.Millisecond, Ready: 20 * time.Millisecond}
+	quick = Waits{Agent: 20 * time.Millisecond, Bootstrap: 20 * time.Millisecond, Ready: 20 * time.Millisecond, Addons: 20 * time.Millisecond}
 )
 
 func testPool(nodes int) PoolSpec {
@@ -229,6 +229,9 @@ func TestDiagnoses(t *testing.T) {
 			fakeGuest{marker: `{"instance":"UUID","state":"failed","step":"download","rc":22}`,
 				files: map[string]string{"/var/log/cockpit-bootstrap.log": "curl: (22) error: 500\n"}},
 			"curl: (22) error: 500"},
+		"storage that it has not": {
+			fakeGuest{marker: `{"instance":"UUID","state":"failed","step":"preflight","rc":1,"message":"mount.nfs is missing\nthe NFS server refuses"}`},
+			"needs: mount.nfs is missing; the NFS server refuses."},
 		"slow": {fakeGuest{marker: `{"instance":"UUID","state":"running","step":"install","rc":0}`}, `still at step "install"`},
 		"a marker of the image's past": {
 			fakeGuest{marker: `{"instance":"another","state":"done","step":"start","rc":0}`}, "has not begun"},

@@ -45,10 +45,15 @@ func (e *Engine) CheckCluster(ctx context.Context, spec Spec, before *State) (Re
 		g.machines = nil // What a replacement finds goes first.
 	}
 	r, err := e.review(ctx, g, o, spec.Settings)
+	if err != nil {
+		return r, err
+	}
 	if p := nameTaken(o, spec); p != nil {
 		r.Problems = append(r.Problems, *p)
 	}
-	return r, err
+	addons, problems := e.reviewAddons(ctx, spec, before, o.OfCluster(spec.ID))
+	r.Addons, r.Problems = addons, append(r.Problems, problems...)
+	return r, nil
 }
 
 // same reports whether a state tells of the same texts as are wanted. Where it does not, it may be because they were not

@@ -113,15 +113,15 @@ func (r *run) settingsOf(m machine.Machine) ([]cloudinit.File, error) {
 		files = append(files, cloudinit.File{Path: k3s.RegistriesPath, Mode: 0o600, Content: []byte(r.extra.Registries)})
 	}
 	if m.Record.Role != record.Server || m.Record.Phase != record.Joined {
-		return files, nil // A new server has the names of its certificate in its configuration.
+		return files, nil // A new server has these settings in its configuration.
 	}
 	sans, err := certificateNames(r.settings)
 	if err != nil {
 		return nil, err
 	}
-	names, err := k3s.TLSSANsYAML(sans)
+	server, err := k3s.ServerSettings{TLSSANs: sans, Registry: r.settings.ImageRegistry}.YAML()
 	if err != nil {
 		return nil, err
 	}
-	return append(files, cloudinit.File{Path: k3s.TLSSANsPath, Mode: 0o600, Content: names}), nil
+	return append(files, cloudinit.File{Path: k3s.ServerSettingsPath, Mode: 0o600, Content: server}), nil
 }

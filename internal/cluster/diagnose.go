@@ -137,6 +137,9 @@ func checkSeedRead(ctx context.Context, guest Guest) error {
 
 // bootstrapFailure explains a bootstrap that says itself that it failed.
 func bootstrapFailure(ctx context.Context, guest Guest, marker k3s.Marker) error {
+	if marker.Step == k3s.StepPreflight && marker.Message != "" {
+		return lacking(marker.Message)
+	}
 	f := &Failure{Err: fmt.Errorf("the bootstrap in the guest failed at step %q with exit code %d", marker.Step, marker.RC), Log: guestLog(ctx, guest)}
 	switch {
 	case marker.RC == 127 && marker.Step == k3s.StepDownload:
@@ -180,6 +183,13 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 		Log:         unitLog(ctx, r.engine.fleet.Guest(m), roleOf(m.Record).Unit()),
 		replaceable: m.Record.Role == record.Server || errors.Is(last, errNotReady),
 	}
+	if down := r.networkTrouble(ctx); errors.Is(last, errNotReady) && down != nil {
+		f.Err = fmt.Errorf("%w; %w", f.Err, down)
+		f.Cause = "the network plugin does not run on it: what its pods wait for is told above."
+		f.Remedy = "see to it that the nodes can get the plugin's images, correct cni if its values are at fault, and apply again."
+		f.replaceable = false
+		return f
+	}
 	switch {
 	case errors.Is(last, errNotReady):
 		f.Cause = "k3s does not come up on the node, or cannot join."
@@ -192,6 +202,20 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 		f.Remedy = "look after the cluster's servers first."
 	}
 	return f
+}
+
+// networkTrouble tells why the cluster's network plugin does not run, nil where it does, is part of k3s, or cannot be asked.
+func (r *run) networkTrouble(ctx context.Context) error {
+	ectx, cancel := evidence(ctx)
+	defer cancel()
+	spec := addonsOf(r.settings, r.servers, 0)
+	for _, a := range spec.Addons() {
+		var down *Unavailable
+		if a.IsNetwork() && errors.As(r.withAddons(ectx, func(k Addons) error { return k.Health(ectx, spec, a) }), &down) {
+			return down
+		}
+	}
+	return nil
 }
 
 // guestLog returns the end of the bootstrap's log, or "".

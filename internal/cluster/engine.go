@@ -24,6 +24,8 @@ type Engine struct {
 
 	mu    sync.Mutex
 	doors map[string]*door
+	// charting lets one apply at a time work on the add-ons of each cluster.
+	charting map[string]*semaphore.Weighted
 }
 
 // Options are the settings of the provider that are no property of one cluster.
@@ -32,6 +34,8 @@ type Options struct {
 	Parallelism int
 	// InstallScriptURL is where guests get the k3s install script.
 	InstallScriptURL string
+	// Catalogue knows how add-ons are made. It is needed by clusters that have some.
+	Catalogue Catalogue
 }
 
 // DefaultParallelism is how many nodes of one hypervisor are worked on at once unless the user says otherwise.
@@ -41,6 +45,7 @@ const DefaultParallelism = 4
 func New(fleet Fleet, dial Dialer, o Options) *Engine {
 	e := &Engine{
 		fleet: fleet, dial: dial, options: o, lanes: map[string]*semaphore.Weighted{}, doors: map[string]*door{},
+		charting: map[string]*semaphore.Weighted{},
 		watch: watch{
 			age: surveyAge, reading: map[string]*semaphore.Weighted{}, seen: map[string]machine.Machine{}, names: map[string]string{},
 		},
@@ -59,14 +64,16 @@ type Waits struct {
 	Agent, Bootstrap, Ready time.Duration
 	// Stop is the grace a guest gets to shut down by itself.
 	Stop time.Duration
+	// Addons is for the installation of add-ons and for their pods.
+	Addons time.Duration
 }
 
 // The default timeouts of the operations, those of Create and Update for each node that is made after another one, as
-// servers are. They hold a node's three waits twice, since a node that fails
-// is replaced once. They do not hold the queue of a hypervisor that has to make more nodes than it may at once.
+// servers are. They hold a node's three waits twice, since a node that fails is replaced once, and that for the add-ons. They do
+// not hold the queue of a hypervisor that has to make more nodes than it may at once.
 const (
-	DefaultCreateTimeout = 60 * time.Minute
-	DefaultUpdateTimeout = 60 * time.Minute
+	DefaultCreateTimeout = 75 * time.Minute
+	DefaultUpdateTimeout = 75 * time.Minute
 	DefaultReadTimeout   = 5 * time.Minute
 	DefaultDeleteTimeout = 20 * time.Minute
 )
@@ -84,6 +91,7 @@ func WaitsWithin(timeout time.Duration) Waits {
 		Bootstrap: part(11 * time.Minute),
 		Ready:     part(10 * time.Minute),
 		Stop:      min(part(30*time.Second), time.Minute),
+		Addons:    part(15 * time.Minute),
 	}
 }
 

@@ -98,6 +98,13 @@ func (g guestOf) Run(_ context.Context, program string, args ...string) ([]byte,
 		delete(g.w.waiting, g.m.UUID)
 		g.w.register(g.m)
 	}
+	if program == "/bin/sh" {
+		g.w.log = append(g.w.log, "preflight "+g.m.Name)
+		if lines := g.w.lacks[g.m.Name]; lines != "" {
+			return []byte(lines), fmt.Errorf("run: %w", &guestagent.ExitError{Path: program, Code: 1})
+		}
+		return nil, nil
+	}
 	if program == "/usr/bin/sync" {
 		delete(g.w.unflushed, g.m.Name)
 	}
@@ -154,7 +161,14 @@ func (k fakeKube) Nodes(context.Context) ([]Node, error) {
 	defer k.w.mu.Unlock()
 	var out []Node
 	for _, name := range sortedKeys(k.w.nodes) {
-		out = append(out, k.w.nodes[name])
+		n := k.w.nodes[name]
+		if !k.w.networked() {
+			n.Ready, n.Reason, n.Message = false, "KubeletNotReady", "cni plugin not initialized"
+		}
+		if k.w.tainted && n.Etcd {
+			n.Taints = []record.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}}
+		}
+		out = append(out, n)
 	}
 	return out, k.down()
 }

@@ -93,6 +93,23 @@ type world struct {
 	restartErr map[string]error
 	// log lists starts, readiness of servers and removals of members in their order.
 	log []string
+	// releases are the add-ons that are installed, fetched those whose charts were got, refusals how many of the next
+	// installations the API refuses.
+	releases   map[Addon]release
+	fetched    map[Addon]bool
+	fetchErr   error
+	refusals   int
+	installErr map[Addon]error
+	// unhealthy says why an add-on does not run, volumes what stands on it.
+	unhealthy map[Addon]error
+	volumes   map[Addon][]string
+	// lacks are the troubles that a guest finds at itself.
+	lacks   map[string]string
+	exports map[string]machine.Export
+	// defaults are the default StorageClasses.
+	defaults []string
+	// tainted: no server takes pods.
+	tainted bool
 }
 
 // fakeGuest overrides how the guests of one node name behave, for the first `times` VMs of that name.
@@ -111,7 +128,9 @@ func newWorld(t *testing.T, hosts ...string) *world {
 	w := &world{
 		machines: map[string]machine.Machine{}, disks: map[string]bool{}, seeds: map[string][]byte{}, nodes: map[string]Node{},
 		started: map[string]int{}, unreachable: map[string]error{}, guests: map[string]*fakeGuest{}, startErr: map[string]error{},
-		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, unflushed: map[string]bool{}, restartErr: map[string]error{}, deleted: map[string]machine.Machine{}, undrained: map[string]error{}, attached: map[string][]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
+		kubeconfig: testKubeconfig(t), written: map[string]string{}, waiting: map[string]bool{}, unflushed: map[string]bool{}, restartErr: map[string]error{}, deleted: map[string]machine.Machine{}, undrained: map[string]error{}, attached: map[string][]string{},
+		releases: map[Addon]release{}, fetched: map[Addon]bool{}, installErr: map[Addon]error{}, unhealthy: map[Addon]error{}, volumes: map[Addon][]string{},
+		lacks: map[string]string{}, cpus: 16, memoryMiB: 64 << 10, freeMiB: 1 << 20, steps: -1,
 	}
 	for _, h := range hosts {
 		w.hosts = append(w.hosts, Hypervisor{Name: h, Schedulable: true, Overcommit: machine.DefaultOvercommit})
@@ -120,7 +139,9 @@ func newWorld(t *testing.T, hosts ...string) *world {
 }
 
 func (w *world) engine() *Engine {
-	e := New(w, func(kubeconfig []byte) (Kube, error) { return fakeKube{w, kubeconfig}, nil }, Options{Parallelism: 2, InstallScriptURL: "https://get.k3s.io"})
+	e := New(w, func(kubeconfig []byte) (Kube, error) { return fakeKube{w, kubeconfig}, nil }, Options{
+		Parallelism: 2, InstallScriptURL: "https://get.k3s.io", Catalogue: fakeCatalogue{w},
+	})
 	e.watch.age = 0 // what a test does behind the engine's back is to be seen at once
 	return e
 }
@@ -312,6 +333,13 @@ func (w *world) register(m machine.Machine) {
 }
 
 func (w *world) Template() record.Template { return w.template }
+
+func (w *world) Export(_ context.Context, pool string) (machine.Export, error) {
+	if export, ok := w.exports[pool]; ok {
+		return export, nil
+	}
+	return machine.Export{}, fmt.Errorf("no hypervisor has a storage pool %q", pool)
+}
 
 func (w *world) Resize(_ context.Context, m machine.Machine, s record.Shape) error {
 	w.mu.Lock()

@@ -409,7 +409,7 @@ func TestEndpoint(t *testing.T) {
 		t.Fatalf("%s, %v", s.Endpoint, err)
 	}
 	for name, text := range w.written {
-		if want := "tls-san:\n- vip.example\n- other.example\n"; text != want {
+		if want := "tls-san:\n- vip.example\n- other.example\nsystem-default-registry: \"\"\n"; text != want {
 			t.Errorf("%s was given %q, want %q", name, text, want)
 		}
 	}

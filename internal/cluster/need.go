@@ -128,6 +128,8 @@ func (g group) misconfigured(m machine.Machine) need {
 		return need{change: Restarted, reason: "k3s runs in it with another registries.yaml"}
 	case is.Cluster != nil && want.Cluster != nil && !sameNames(*is.Cluster, *want.Cluster):
 		return need{change: Restarted, reason: "the certificate of its API is for other names"}
+	case is.Cluster != nil && want.Cluster != nil && is.Cluster.ImageRegistry != want.Cluster.ImageRegistry:
+		return need{change: Restarted, reason: "k3s gets its images from another registry"}
 	}
 	return need{}
 }

@@ -10,92 +10,6 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-// Action is one idempotent step in the life of a node.
-type Action string
-
-// The actions, in the order in which a node meets them.
-const (
-	// Leave takes a server's member out of the cluster's etcd.
-	Leave Action = "leave"
-	// Forget deletes the Node object and the node-password secret of that name.
-	Forget Action = "forget"
-	// Define writes the domain with its record, Clone makes its disk, Seed its cloud-init seed.
-	Define Action = "define"
-	Clone  Action = "clone"
-	Seed   Action = "seed"
-	// Start powers the VM on.
-	Start Action = "start"
-	// Admit gives a server that has been prepared its configuration, and lets it join.
-	Admit Action = "admit"
-	// Agent waits for the guest agent and an address, Bootstrap for the end of the bootstrap in the guest, Ready for
-	// the Node object to be Ready at the wanted version.
-	Agent     Action = "agent"
-	Bootstrap Action = "bootstrap"
-	Ready     Action = "ready"
-	// Seal takes the secrets off the seed and records that the node has joined.
-	Seal Action = "seal"
-	// Configure gives a server that runs its changed settings, and restarts k3s in it.
-	Configure Action = "configure"
-	// Cordon keeps new pods off a node while it is changed, which also marks it as one that is. Drain cordons a node, evicts its pods and waits until no volume is attached to it; Release takes the cordon back.
-	Cordon  Action = "cordon"
-	Drain   Action = "drain"
-	Release Action = "release"
-	// Label gives the Node object the labels and taints of its pool.
-	Label Action = "label"
-	// Stop powers the VM off, Resize gives it its new size meanwhile, Delete removes it with its volumes.
-	Stop   Action = "stop"
-	Resize Action = "resize"
-	Delete Action = "delete"
-)
-
-// Lane is what happens to one node, one action after the other.
-type Lane struct {
-	Machine machine.Machine
-	Actions []Action
-	// Then is what happens next in its place, once all that is done.
-	Then *Lane
-	// Else is tried where the node does not come up.
-	Else *Lane
-}
-
-// Stage is a set of lanes that run side by side.
-type Stage struct {
-	Name  string
-	Lanes []Lane
-}
-
-// Plan is a list of stages that run one after another.
-type Plan []Stage
-
-// String renders the plan for logs and golden tests, a line for each lane.
-func (p Plan) String() string {
-	var b strings.Builder
-	for _, s := range p {
-		fmt.Fprintf(&b, "%s\n", s.Name)
-		for _, l := range s.Lanes {
-			fmt.Fprintf(&b, "  %s@%s:", l.Machine.Name, l.Machine.Hypervisor)
-			b.WriteString(l.steps())
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-// steps lists the actions of a lane, and of those that come after it.
-func (l Lane) steps() string {
-	var b strings.Builder
-	for _, a := range l.Actions {
-		fmt.Fprintf(&b, " %s", a)
-	}
-	if l.Then != nil {
-		b.WriteString(", then" + l.Then.steps())
-	}
-	if l.Else != nil {
-		b.WriteString(", else" + l.Else.steps())
-	}
-	return b.String()
-}
-
 // group is what the planner knows of one group of equal nodes: the servers of a cluster, or a node pool.
 type group struct {
 	// want is the wanted number of nodes.
@@ -127,6 +41,8 @@ type group struct {
 	hostDevices map[string][]string
 	// removeFirst are the short names of nodes that go before others.
 	removeFirst []string
+	// addons is what has to be done about the cluster's add-ons.
+	addons addonWork
 	// overcommit is that of each hypervisor.
 	overcommit map[string]machine.Overcommit
 	// identity makes the UUID of a new VM.
@@ -343,7 +259,27 @@ func (g group) plan(c choice, places Assignment) (Plan, error) {
 	p.side("remove", remove)
 	p.side("nodes", slices.Concat(nodes, fresh))
 	p.side("repair", g.repairs(c))
-	return g.roll(p, c, places)
+	p, err := g.roll(p, c, places)
+	if err != nil {
+		return nil, err
+	}
+	g.finish(&p)
+	return p, nil
+}
+
+// finish adds the stage of the add-ons, where it has something to do: in an apply of a pool where there are new nodes.
+func (g group) finish(p *Plan) {
+	grows := slices.ContainsFunc(*p, func(s Stage) bool {
+		return slices.ContainsFunc(s.Lanes, func(l Lane) bool { return slices.Contains(l.Actions, Define) || l.Then != nil })
+	})
+	if g.addons.storage && (g.base.Role == record.Server || grows) {
+		p.side("storage", []Lane{g.whole(Storage)})
+	}
+}
+
+// whole is a lane of the cluster as a whole.
+func (g group) whole(action Action) Lane {
+	return Lane{Machine: machine.Machine{Record: record.Record{ClusterID: g.base.ClusterID, ClusterName: g.base.ClusterName}}, Actions: []Action{action}}
 }
 
 // upkeep lists what is done to a node that stays, beside a change that rolls through the group. Those that are to be changed
@@ -379,23 +315,6 @@ func (g group) creationOf(ordinal int, places Assignment) (Lane, error) {
 	}
 	return Lane{Machine: g.newMachine(ordinal, host), Actions: creation(g.base.Role, true)}, nil
 }
-
-// side adds a stage whose lanes run side by side; file adds a stage for each lane.
-func (p *Plan) side(name string, lanes []Lane) {
-	if len(lanes) == 0 {
-		return
-	}
-	slices.SortFunc(lanes, byOrdinal)
-	*p = append(*p, Stage{name, lanes})
-}
-
-func (p *Plan) file(name string, lanes []Lane) {
-	for _, l := range lanes {
-		*p = append(*p, Stage{name, []Lane{l}})
-	}
-}
-
-func byOrdinal(a, b Lane) int { return cmp.Compare(a.Machine.Record.Ordinal, b.Machine.Record.Ordinal) }
 
 // removal lists the actions that end a node whose making did not come to its end.
 func (g group) removal(c choice) []Action {

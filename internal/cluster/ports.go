@@ -47,6 +47,10 @@ type Fleet interface {
 	Delete(ctx context.Context, m machine.Machine) error
 	// Guest reaches into the VM. It does no I/O.
 	Guest(m machine.Machine) Guest
+	// Export tells what NFS export the storage pool of that name is, active or not. The error is machine.ErrUnreachable where
+	// no hypervisor that answers has such a pool and some do not answer; pools that differ and ones that are no NFS are
+	// errors too.
+	Export(ctx context.Context, pool string) (machine.Export, error)
 }
 
 // Hypervisor is a configured hypervisor.

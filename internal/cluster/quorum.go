@@ -43,6 +43,9 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, e
 		}
 	}
 	p.side("start", start)
+	if living && g.addons.network {
+		p.side("network", []Lane{g.whole(Network)})
+	}
 	p.side("ready", ready)
 	if living {
 		p.file("clean", g.deadFirst(clean))
@@ -53,12 +56,12 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, e
 	restart, roll := g.serverChanges(c)
 	p.file("configure", restart)
 	if len(fresh) == 1 {
-		p.side("join", []Lane{{Machine: fresh[0].Machine, Actions: creation(record.Server, living)}})
+		p.side("join", []Lane{{Machine: fresh[0].Machine, Actions: g.beginning(living)}})
 	} else {
 		var boot, join []Lane
 		for i, l := range fresh {
 			if !living && i == 0 {
-				boot = append(boot, Lane{Machine: l.Machine, Actions: creation(record.Server, false)})
+				boot = append(boot, Lane{Machine: l.Machine, Actions: g.beginning(false)})
 				continue
 			}
 			boot = append(boot, Lane{Machine: l.Machine, Actions: preparation})
@@ -69,7 +72,17 @@ func (g group) serverPlan(c choice, nodes, clean, remove, fresh []Lane) (Plan, e
 	}
 	// Last, with as many members of etcd as there will be: each of these takes one away for a while.
 	p.file("roll", roll)
+	g.finish(&p)
 	return p, nil
+}
+
+// beginning lists the actions of a server that may be the first: its node becomes Ready only with a network.
+func (g group) beginning(living bool) []Action {
+	actions := creation(record.Server, living)
+	if !living && g.addons.network {
+		actions = slices.Insert(actions, slices.Index(actions, Ready), Network)
+	}
+	return actions
 }
 
 // serverChanges are the lanes of servers that are to be changed, one after another, those first that are not well: it may be

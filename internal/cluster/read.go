@@ -97,7 +97,20 @@ func (e *Engine) readCluster(ctx context.Context, spec Spec, prior Nodes, within
 		s.Endpoint = e.apiURL(spec.ID, spec.Settings)
 	}
 	s.Status, s.Conditions = summarise(s.Nodes, quiet, a)
+	if e.options.Catalogue != nil {
+		s.lookedAt(e.lookAtAddons(ctx, spec, a))
+	}
 	return s, nil
+}
+
+// lookedAt takes over what was seen of the add-ons.
+func (s *State) lookedAt(addons AddonStatuses, c Condition) {
+	s.Addons, s.Conditions = addons, append(s.Conditions, c)
+	for _, a := range addons {
+		if a.State != AddonDeployed && s.Status == Active {
+			s.Status = Degraded
+		}
+	}
 }
 
 // locateTimeout bounds the question where a server is that the API does not tell of.

@@ -29,6 +29,8 @@ type run struct {
 	apiErr      error
 	// drainBy is when a destroy ends its drains.
 	drainBy time.Time
+	// servers is how many servers the cluster is to have.
+	servers int
 
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
@@ -77,6 +79,9 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 		action, err := r.tries(ctx, next)
 		if err == nil {
 			continue
+		}
+		if next.Machine.Name == "" {
+			return err // It is the cluster's.
 		}
 		m = r.present(next.Machine)
 		// What the VM lacks may be cured by another one; what the hypervisor lacks is not.
@@ -232,6 +237,10 @@ func (r *run) action(ctx context.Context, action Action, lane *Lane) error {
 			mark(&r.mu, &r.up, m.UUID)
 		}
 		return err
+	case Network:
+		return r.installNetwork(ctx)
+	case Storage:
+		return r.settleAddons(ctx)
 	case Seal:
 		return r.seal(ctx, m)
 	case Configure:
@@ -453,20 +462,32 @@ func (r *run) group(pool string) []machine.Machine {
 	return slices.DeleteFunc(r.all(), func(m machine.Machine) bool { return m.Record.Pool != pool })
 }
 
-// withAPI calls f with the cluster's API, and once more with a newly read kubeconfig where that may help.
+// withAPI calls f with the cluster's API; see withDoor.
 func (r *run) withAPI(ctx context.Context, f func(Kube) error) error {
+	return r.withDoor(ctx, func(d *door) error { return f(d.kube) })
+}
+
+// withDoor calls f with the way into the cluster, and once more with one that is newly read where that may help.
+func (r *run) withDoor(ctx context.Context, f func(*door) error) error {
 	var last error
 	for _, fresh := range []bool{false, true} {
 		d, err := r.engine.open(ctx, r.all(), fresh)
 		if err != nil {
 			return err
 		}
-		var left *Undrained
-		if last = f(d.kube); last == nil || errors.Is(last, errNotReady) || errors.As(last, &left) || ctx.Err() != nil {
+		if last = f(d); last == nil || answered(last) || ctx.Err() != nil {
 			return last
 		}
 	}
 	return last
+}
+
+// answered reports whether an error is the answer of an API that works.
+func answered(err error) bool {
+	var left *Undrained
+	var down *Unavailable
+	var known *Failure
+	return errors.Is(err, errNotReady) || errors.As(err, &left) || errors.As(err, &down) || errors.As(err, &known)
 }
 
 // joinInfo returns what nodes need to join; it is read once for a run.

@@ -25,7 +25,7 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 	}
 	bootstrap := k3s.Bootstrap{
 		Instance: m.UUID, Role: roleOf(m.Record), Version: version, InstallScriptURL: r.engine.options.InstallScriptURL,
-		Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3),
+		Retry: min(k3s.DefaultRetry, r.waits.Bootstrap/3), Preflight: preflightFor(r.settings),
 	}
 	var files []cloudinit.File
 	if waits {
@@ -43,6 +43,7 @@ func (r *run) seed(ctx context.Context, m machine.Machine, waits bool) error {
 	}
 	user := userData(m.Record, m.Name, r.settings.SSHAuthorizedKeys, r.extra, append(slices.Concat(files, settings),
 		cloudinit.File{Path: k3s.BootstrapEnvPath, Mode: 0o600, Content: k3s.BootstrapEnv(bootstrap)},
+		cloudinit.File{Path: k3s.PreflightPath, Mode: 0o755, Content: []byte(k3s.PreflightScript())},
 		cloudinit.File{Path: k3s.BootstrapPath, Mode: 0o755, Content: []byte(k3s.BootstrapScript())}))
 	data, err := user.Encode()
 	if err != nil {
@@ -69,7 +70,7 @@ func userData(r record.Record, name string, keys []string, x Extra, files []clou
 // collision tells what of the user's own cloud-config a node cannot be made with, beside what the provider tells it.
 func (g group) collision(settings record.Cluster) error {
 	var files []cloudinit.File
-	for _, path := range []string{k3s.ConfigPath, k3s.ArgsPath, k3s.RegistriesPath, k3s.BootstrapEnvPath, k3s.BootstrapPath} {
+	for _, path := range []string{k3s.ConfigPath, k3s.ArgsPath, k3s.RegistriesPath, k3s.BootstrapEnvPath, k3s.PreflightPath, k3s.BootstrapPath} {
 		files = append(files, cloudinit.File{Path: path, Content: []byte("x")})
 	}
 	_, err := userData(g.base, "node", settings.SSHAuthorizedKeys, g.extra, files).Encode()
@@ -100,7 +101,21 @@ func (r *run) k3sConfig(ctx context.Context, m machine.Machine, version k3s.Vers
 	if err != nil {
 		return nil, err
 	}
-	return k3s.ServerConfig{Version: version, NodeName: m.Name, Token: j.token, ServerURL: j.url, TLSSANs: sans}.YAML()
+	return k3s.ServerConfig{
+		Version: version, NodeName: m.Name, Token: j.token, ServerURL: j.url, TLSSANs: sans, Network: networkOf(r.settings.CNI), Registry: r.settings.ImageRegistry,
+	}.YAML()
+}
+
+// networkOf is what k3s is told of a cluster's network.
+func networkOf(c record.CNI) k3s.Network {
+	n := k3s.Network{PodCIDR: c.PodCIDR, ServiceCIDR: c.ServiceCIDR, NoKubeProxy: c.KubeProxyReplacement}
+	switch {
+	case c.Plugin == record.Calico, c.Plugin == record.Cilium:
+		n.Backend = k3s.BackendNone
+	case c.Routing == record.HostGateway:
+		n.Backend = k3s.BackendHostGW
+	}
+	return n
 }
 
 // certificateNames are the names that the certificate of the API is valid for beside the servers' own.

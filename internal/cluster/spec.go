@@ -75,6 +75,8 @@ type Review struct {
 	// Changes tells what becomes of standing nodes that are not as they are wanted, by name; nodes that stay as they are, or
 	// go because there are too many, are not among them.
 	Changes map[string]Change
+	// Addons are the add-ons that an apply installs, changes or removes, as far as that is known, in order.
+	Addons []Addon
 }
 
 // Change is what an apply does to a node that stands.
@@ -197,6 +199,8 @@ type State struct {
 	Nodes      Nodes
 	Status     Status
 	Conditions []Condition
+	// Addons is nil where the add-ons were not looked at.
+	Addons AddonStatuses
 	// Warnings as in PoolState.
 	Warnings []error
 }

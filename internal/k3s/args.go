@@ -115,6 +115,9 @@ func checkFlag(role Role, name, value string, given bool) error {
 	if why, taken := agentTaken[name]; taken && role == Agent {
 		return errors.New(why)
 	}
+	if name == "disable" && slices.ContainsFunc(strings.Split(value, ","), func(part string) bool { return strings.TrimSpace(part) == "local-storage" }) {
+		return errors.New(ownStorage)
+	}
 	kind, known := flags[name]
 	switch {
 	case !known:

@@ -41,7 +41,10 @@ func TestArgsYAML(t *testing.T) {
 
 // Every list that the configuration of a server has must be one that arguments are added to.
 func TestArgsAddToOurLists(t *testing.T) {
-	b, err := ServerConfig{Version: mustVersion(t, "v1.36.1+k3s1"), NodeName: "n", Token: "t", TLSSANs: []string{"x"}}.YAML()
+	b, err := ServerConfig{
+		Version: mustVersion(t, "v1.36.1+k3s1"), NodeName: "n", Token: "t", TLSSANs: []string{"x"}, Registry: "x",
+		Network: Network{PodCIDR: "x", ServiceCIDR: "x", Backend: BackendNone, NoKubeProxy: true},
+	}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,30 +130,35 @@ func TestCheckArgs(t *testing.T) {
 		checkArg(t, Agent, arg, want, secret)
 	}
 	for arg, want := range map[string]string{
-		"--disable=servicelb": "", "--kube-cloud-controller-manager-arg=v=2": "", "--node-label=a=b": "", "--node-taint=a:NoSchedule": "",
+		"--disable=servicelb": "", "--disable=traefik": "", "--disable=coredns,local-storage-like": "", "--kube-cloud-controller-manager-arg=v=2": "", "--node-label=a=b": "", "--node-taint=a:NoSchedule": "",
 		"--etcd-s3": "", "--etcd-s3-config-secret=x": "", "--etcd-s3-access-key=AKIA": "", "--helm-controller-arg=x": "", "--cluster-dns=10.43.0.10": "",
 
-		"--tls-san=x":                            "tls_sans",
-		"--cluster-init":                         "decides where a node joins",
-		"--cluster-reset":                        "not from here",
-		"--cluster-reset-restore-path=/x":        "not from here",
-		"--write-kubeconfig=/x":                  "usual place",
-		"--o=/x":                                 "--write-kubeconfig: ",
-		"--write-kubeconfig-mode=600":            "usual place",
-		"--write-kubeconfig-group=x":             "usual place",
-		"--https-listen-port=443":                "6443",
-		"--default-local-storage-path=/x":        LocalStoragePath,
-		"--flannel-backend=none":                 "the cluster's network",
-		"--cluster-cidr=10.0.0.0/16":             "the cluster's network",
-		"--service-cidr=10.0.0.0/16":             "the cluster's network",
-		"--disable-network-policy":               "the cluster's network",
-		"--disable-etcd":                         "all of the control plane",
-		"--disable-agent":                        "all of the control plane",
-		"--datastore-endpoint=mysql://" + secret: "etcd of its own servers",
-		"--etcd-s3-secret-key=" + secret:         "--etcd-s3-config-secret",
-		"--disable-apiserver-lb":                 "only agents have that flag",
-		"--disabel=traefik":                      "did you mean --disable?",
-		"--secret-encryption":                    "did you mean --secrets-encryption?",
+		"--tls-san=x":                             "tls_sans",
+		"--cluster-init":                          "decides where a node joins",
+		"--cluster-reset":                         "not from here",
+		"--cluster-reset-restore-path=/x":         "not from here",
+		"--write-kubeconfig=/x":                   "usual place",
+		"--o=/x":                                  "--write-kubeconfig: ",
+		"--write-kubeconfig-mode=600":             "usual place",
+		"--write-kubeconfig-group=x":              "usual place",
+		"--https-listen-port=443":                 "6443",
+		"--default-local-storage-path=/x":         "csi.local_path.path",
+		"--disable=local-storage":                 "csi.local_path",
+		"--disable=metrics-server, local-storage": "csi.local_path",
+		"--flannel-backend=none":                  "cni.plugin and cni.routing",
+		"--no-flannel":                            "cni.plugin and cni.routing",
+		"--cluster-cidr=10.0.0.0/16":              "cni.pod_cidr",
+		"--service-cidr=10.0.0.0/16":              "cni.service_cidr",
+		"--disable-network-policy":                "cni.plugin",
+		"--disable-kube-proxy":                    "cni.kube_proxy_replacement",
+		"--system-default-registry=registry.test": "image_registry",
+		"--disable-etcd":                          "all of the control plane",
+		"--disable-agent":                         "all of the control plane",
+		"--datastore-endpoint=mysql://" + secret:  "etcd of its own servers",
+		"--etcd-s3-secret-key=" + secret:          "--etcd-s3-config-secret",
+		"--disable-apiserver-lb":                  "only agents have that flag",
+		"--disabel=traefik":                       "did you mean --disable?",
+		"--secret-encryption":                     "did you mean --secrets-encryption?",
 	} {
 		checkArg(t, Server, arg, want, secret)
 	}

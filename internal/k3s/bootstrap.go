@@ -33,6 +33,8 @@ type Bootstrap struct {
 	// Turn bounds the wait for TurnPath, in whole seconds, after k3s was installed and before its unit starts; 0 means that
 	// nothing is waited for. ConfigPath may be written until then.
 	Turn time.Duration
+	// Preflight is checked before anything is downloaded.
+	Preflight Preflight
 }
 
 // BootstrapEnv is the text of BootstrapEnvPath, which the script sources. It holds no secret.
@@ -46,6 +48,9 @@ func BootstrapEnv(b Bootstrap) []byte {
 		{"INSTALL_SCRIPT_URL", b.InstallScriptURL},
 		{"RETRY_SECONDS", fmt.Sprint(int(b.Retry.Seconds()))},
 		{"TURN_SECONDS", fmt.Sprint(int(b.Turn.Seconds()))},
+		{"NFS_SERVER", b.Preflight.nfs()},
+		{"NFS_TRIES", fmt.Sprint(bootTries)},
+		{"ISCSI", b.Preflight.iscsi()},
 	} {
 		fmt.Fprintf(&out, "%s='%s'\n", v[0], strings.ReplaceAll(v[1], "'", `'\''`))
 	}
@@ -72,6 +77,9 @@ type Step string
 const (
 	// StepCgroup checks that the image boots with cgroup v2, where the version of k3s needs it.
 	StepCgroup Step = "cgroup"
+	// StepPreflight checks what the storage of the cluster needs. Its status is 1 where something is amiss, which the message
+	// tells.
+	StepPreflight Step = "preflight"
 	// StepDownload gets the install script. Its status is that of curl or wget, 65 for a text that is no script, or 127
 	// where the image has neither program.
 	StepDownload Step = "download"
@@ -94,6 +102,8 @@ type Marker struct {
 	Step Step `json:"step"`
 	// RC is the exit status of a step that failed.
 	RC int `json:"rc"`
+	// Message is what a step that failed has to say for people, one or more lines, "" where it says nothing.
+	Message string `json:"message,omitempty"`
 }
 
 // ParseMarker reads the file MarkerPath.

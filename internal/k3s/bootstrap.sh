@@ -3,6 +3,7 @@
 #
 # How far it has come stands in a marker file, which is replaced as a whole at every step and always tells the end:
 #   {"instance":"<id of the VM>","state":"running|waiting|done|failed","step":"<name>","rc":<exit status>}
+# A step that failed may add "message":"<lines for people>".
 # "waiting" means that all is prepared, and that the file named turn begins the rest. "done" means that k3s was installed and its start was ordered: k3s itself may need minutes more.
 #
 # Its only argument is for tests: a directory to take for the root of the file system.
@@ -11,7 +12,8 @@ umask 077
 PATH=$PATH:/usr/local/bin:/opt/bin
 
 root=${1:-}
-# Sets INSTANCE, ROLE, UNIT, VERSION, INSTALL_SCRIPT_URL, RETRY_SECONDS and TURN_SECONDS; without them nobody could be told anything.
+# Sets INSTANCE, ROLE, UNIT, VERSION, INSTALL_SCRIPT_URL, RETRY_SECONDS, TURN_SECONDS, NFS_SERVER, NFS_TRIES and ISCSI; without
+# them nobody could be told anything.
 # shellcheck source=/dev/null
 . "$root/etc/cockpit/bootstrap.env" || exit 1
 
@@ -20,6 +22,7 @@ marker=$state_dir/bootstrap.json
 script=$state_dir/install.sh
 log=$root/var/log/cockpit-bootstrap.log
 step=begin
+message=
 
 # What is said goes to the log, and to where cloud-init sends output: its own log and the VM's console.
 say() {
@@ -29,7 +32,7 @@ say() {
 
 # mark STATE RC replaces the marker.
 mark() {
-	printf '{"instance":"%s","state":"%s","step":"%s","rc":%d}\n' "$INSTANCE" "$1" "$step" "$2" >"$marker.new" &&
+	printf '{"instance":"%s","state":"%s","step":"%s","rc":%d%s}\n' "$INSTANCE" "$1" "$step" "$2" "$message" >"$marker.new" &&
 		mv "$marker.new" "$marker"
 }
 
@@ -76,6 +79,16 @@ check_cgroup() {
 	[ -e "$root/sys/fs/cgroup/cgroup.controllers" ] && return
 	say "the image boots with cgroup v1, and k3s $VERSION needs v2"
 	return 1
+}
+
+# What is amiss in the VM itself is told before minutes go by and a node is half there.
+check_storage() {
+	[ -n "$NFS_SERVER$ISCSI" ] || return 0
+	troubles=$(PREFLIGHT_ROOT=$root sh "$state_dir/preflight.sh" "$NFS_TRIES" "$NFS_SERVER" "$ISCSI") && return
+	rc=$?
+	say "$troubles"
+	message=,\"message\":\"$(printf '%s\n' "$troubles" | tr -d '\001-\011\013-\037' | sed 's/[\\"]/\\&/g; $!s/$/\\n/' | tr -d '\n')\"
+	return "$rc"
 }
 
 download() {
@@ -140,8 +153,9 @@ trap 'fail 129' HUP
 trap 'fail 130' INT
 trap 'fail 143' TERM
 
-deadline=$(($(now) + RETRY_SECONDS))
 run cgroup check_cgroup
+run preflight check_storage
+deadline=$(($(now) + RETRY_SECONDS))
 run download retry download
 run install retry install_k3s
 run version check_version

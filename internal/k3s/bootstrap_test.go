@@ -41,6 +41,7 @@ func newGuest(t *testing.T, curl string) guest {
 	g.write(t, filepath.Join(g.root, "sys/fs/cgroup/cgroup.controllers"), "cpu memory\n", 0o600)
 	g.write(t, filepath.Join(g.root, "proc/uptime"), "100.25 50.00\n", 0o600)
 	g.write(t, filepath.Join(g.root, BootstrapPath), BootstrapScript(), 0o600)
+	g.write(t, filepath.Join(g.root, PreflightPath), PreflightScript(), 0o600)
 	g.env(t, Bootstrap{Role: Agent})
 	g.program(t, "curl", curl)
 	g.program(t, "k3s", `printf 'k3s version v1.36.2+k3s1 (469d009f)\ngo version go1.26.1\n'`)
@@ -134,7 +135,7 @@ func TestBootstrapInstalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []Step{StepCgroup, StepDownload, StepInstall, StepVersion, StepTurn, StepStart} {
+	for _, step := range []Step{StepCgroup, StepPreflight, StepDownload, StepInstall, StepVersion, StepTurn, StepStart} {
 		if !strings.Contains(string(text), "step "+string(step)+"\n") {
 			t.Errorf("the log does not name step %s", step)
 		}
@@ -305,10 +306,55 @@ func TestBootstrapFails(t *testing.T) {
 	}
 }
 
+// What a VM lacks is told before anything is downloaded, in a marker that keeps every sign of it.
+func TestBootstrapPreflight(t *testing.T) {
+	g := newGuest(t, curlOK)
+	g.env(t, Bootstrap{Role: Agent, Preflight: Preflight{NFS: "nas.example", ISCSI: true}})
+	const lines = `the "first" trouble, with a \back\\slash and 100% é` + "\n" + `a	second \n one`
+	g.write(t, filepath.Join(g.root, PreflightPath), `echo "preflight $* $PREFLIGHT_ROOT" >>"$CALLS"
+cat <<'END'
+`+lines+`
+END
+exit 1
+`, 0o600)
+	m, calls, rc := g.run(t)
+	want := Marker{Instance: instance, State: MarkerFailed, Step: StepPreflight, RC: 1, Message: strings.ReplaceAll(lines, "\t", "")}
+	if m != want || rc != 1 {
+		t.Errorf("marker %+v, status %d; want %+v", m, rc, want)
+	}
+	if want := "preflight 6 nas.example true " + g.root + "\n"; calls != want {
+		t.Errorf("calls\n%s\nwant\n%s", calls, want)
+	}
+	log, err := os.ReadFile(filepath.Join(g.root, LogPath))
+	if err != nil || !strings.Contains(string(log), `the "first" trouble`) || !strings.Contains(string(log), "second") {
+		t.Errorf("log\n%s, %v", log, err)
+	}
+
+	g.write(t, filepath.Join(g.root, PreflightPath), "exit 0\n", 0o600)
+	if m, _, _ := g.run(t); m.State != MarkerDone || m.Message != "" {
+		t.Errorf("with nothing amiss: marker %+v", m)
+	}
+}
+
+// Nothing is checked that is not asked for, and a preflight takes no time from the downloads.
+func TestBootstrapWithoutPreflight(t *testing.T) {
+	g := newGuest(t, curlOK)
+	g.write(t, filepath.Join(g.root, PreflightPath), "exit 1\n", 0o600)
+	if m, _, _ := g.run(t); m.State != MarkerDone {
+		t.Errorf("marker %+v", m)
+	}
+	g = newGuest(t, curlFailsTwice)
+	g.env(t, Bootstrap{Role: Agent, Retry: 10 * time.Second, Preflight: Preflight{ISCSI: true}})
+	g.write(t, filepath.Join(g.root, PreflightPath), "sleep 60\n", 0o600)
+	if m, calls, _ := g.run(t); m.State != MarkerDone || !strings.HasPrefix(calls, "sleep 60\nsleep 2\nsleep 4\ncurl ") {
+		t.Errorf("marker %+v, calls\n%s", m, calls)
+	}
+}
+
 func TestBootstrapEnv(t *testing.T) {
 	got := string(BootstrapEnv(Bootstrap{
 		Instance: instance, Role: Server, Version: mustVersion(t, "v1.36.2+k3s1"),
-		InstallScriptURL: "https://get.example.test/?q='; reboot; '", Retry: DefaultRetry,
+		InstallScriptURL: "https://get.example.test/?q='; reboot; '", Retry: DefaultRetry, Preflight: Preflight{NFS: "[2001:db8::5]", ISCSI: true},
 	}))
 	const want = `INSTANCE='6f1c0a0e-1111-4222-8333-444455556666'
 ROLE='server'
@@ -317,6 +363,9 @@ VERSION='v1.36.2+k3s1'
 INSTALL_SCRIPT_URL='https://get.example.test/?q='\''; reboot; '\'''
 RETRY_SECONDS='180'
 TURN_SECONDS='0'
+NFS_SERVER='2001:db8::5'
+NFS_TRIES='6'
+ISCSI='true'
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -329,6 +378,9 @@ func TestBootstrapScriptPaths(t *testing.T) {
 			t.Errorf("the script does not name %s", path)
 		}
 	}
+	if filepath.Dir(PreflightPath) != filepath.Dir(MarkerPath) {
+		t.Errorf("the script does not look for %s", PreflightPath)
+	}
 }
 
 func TestShellcheck(t *testing.T) {
@@ -336,14 +388,14 @@ func TestShellcheck(t *testing.T) {
 	if err != nil {
 		t.Skip("shellcheck is not installed")
 	}
-	if out, err := exec.CommandContext(t.Context(), path, "--shell=sh", "bootstrap.sh").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), path, "--shell=sh", "bootstrap.sh", "preflight.sh").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 func TestParseMarker(t *testing.T) {
 	got, err := ParseMarker([]byte(`{"instance":"i-1","state":"failed","step":"download","rc":22}` + "\n"))
-	if want := (Marker{"i-1", MarkerFailed, StepDownload, 22}); err != nil || got != want {
+	if want := (Marker{Instance: "i-1", State: MarkerFailed, Step: StepDownload, RC: 22}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, file := range []string{

@@ -10,11 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LocalStoragePath is where the volumes of the local-path storage class stand on a node.
+// LocalStoragePath is where the volumes of the local-path storage class stand on a node unless the user says otherwise.
 const LocalStoragePath = "/opt/local-path-provisioner"
 
 // kubeconfigMode lets every user of a server read its kubeconfig, as k3s documents it for --write-kubeconfig-mode.
 const kubeconfigMode = "0644"
+
+// disabled are the parts that k3s does not deploy: no cluster has traefik, and the local-path class has a chart of its own, so
+// that it comes and goes, and is the default or not, without a restart of k3s.
+var disabled = []string{"traefik", "local-storage"}
 
 // cloudControllerArgs keep the embedded cloud controller manager from asking the API for what these files hold, and so
 // out of the race of Version.HasCloudControllerRace.
@@ -38,6 +42,9 @@ type ServerConfig struct {
 	// TLSSANs are more names and addresses that the certificate of the API is valid for, without ports. The server's own
 	// name and addresses need not be among them.
 	TLSSANs []string
+	// Registry as in ServerSettings.
+	Registry string
+	Network  Network
 }
 
 // YAML is the text of ConfigPath. It holds the token.
@@ -56,19 +63,21 @@ func (c ServerConfig) YAML() ([]byte, error) {
 		ClusterInit         bool     `yaml:"cluster-init,omitempty"`
 		Token               string   `yaml:"token"`
 		TLSSANs             []string `yaml:"tls-san,omitempty"`
+		Registry            string   `yaml:"system-default-registry,omitempty"`
 		KubeconfigMode      string   `yaml:"write-kubeconfig-mode"`
 		Disable             []string `yaml:"disable"`
-		LocalStoragePath    string   `yaml:"default-local-storage-path"`
+		Network             network  `yaml:",inline"`
 		CloudControllerArgs []string `yaml:"kube-cloud-controller-manager-arg,omitempty"`
 	}{
-		NodeName:         c.NodeName,
-		Server:           c.ServerURL,
-		ClusterInit:      c.ServerURL == "",
-		Token:            c.Token,
-		TLSSANs:          c.TLSSANs,
-		KubeconfigMode:   kubeconfigMode,
-		Disable:          []string{"traefik"},
-		LocalStoragePath: LocalStoragePath,
+		NodeName:       c.NodeName,
+		Server:         c.ServerURL,
+		ClusterInit:    c.ServerURL == "",
+		Token:          c.Token,
+		TLSSANs:        c.TLSSANs,
+		Registry:       c.Registry,
+		KubeconfigMode: kubeconfigMode,
+		Disable:        disabled,
+		Network:        c.Network.settings(),
 	}
 	if c.Version.HasCloudControllerRace() {
 		file.CloudControllerArgs = cloudControllerArgs
@@ -76,15 +85,26 @@ func (c ServerConfig) YAML() ([]byte, error) {
 	return encode(file)
 }
 
-// TLSSANsYAML is the text of TLSSANsPath. The list stands in the place of that in ConfigPath, so that an empty one means
-// none.
-//
-// A server reads it when it starts, and adds to its certificate what is new. Names that went stay valid: the certificate
-// is one for all servers, and k3s only ever adds to it (https://github.com/rancher/dynamiclistener).
-func TLSSANsYAML(sans []string) ([]byte, error) {
+// ServerSettings is what may change on a server that stands. k3s reads it when it starts.
+type ServerSettings struct {
+	// TLSSANs as in ServerConfig. A restart adds to the server's certificate what is new. Names that went stay valid: the
+	// certificate is one for all servers, and k3s only ever adds to it (https://github.com/rancher/dynamiclistener).
+	TLSSANs []string
+	// Registry is where the images of k3s' own parts come from, "" for their usual place. k3s puts it and a slash before
+	// their names, so that it may have a path: registry.example:5000/mirror. Agents need no setting of their own: they ask
+	// their server for it when they start, for the image of the pods' sandboxes
+	// (https://github.com/k3s-io/k3s/blob/main/pkg/agent/config/config.go). How the registry is reached is told by a
+	// registries.yaml.
+	Registry string
+}
+
+// YAML is the text of ServerSettingsPath. It stands in the place of the same settings in ConfigPath, so that none is written
+// too where it is to mean none.
+func (s ServerSettings) YAML() ([]byte, error) {
 	return encode(struct {
-		TLSSANs []string `yaml:"tls-san"`
-	}{sans})
+		TLSSANs  []string `yaml:"tls-san"`
+		Registry string   `yaml:"system-default-registry"`
+	}{s.TLSSANs, s.Registry})
 }
 
 // AgentConfig is the configuration of an agent.

@@ -21,7 +21,7 @@ token: 5ec7e7
 write-kubeconfig-mode: "0644"
 disable:
 - traefik
-default-local-storage-path: /opt/local-path-provisioner
+- local-storage
 `
 	golden(t, config.YAML, want)
 
@@ -49,7 +49,7 @@ tls-san:
 write-kubeconfig-mode: "0644"
 disable:
 - traefik
-default-local-storage-path: /opt/local-path-provisioner
+- local-storage
 `)
 }
 
@@ -76,15 +76,78 @@ func TestServersDifferOnlyInWhatIsTheirOwn(t *testing.T) {
 	}
 }
 
-func TestTLSSANs(t *testing.T) {
-	for want, sans := range map[string][]string{
-		"tls-san:\n- k3s.example.test\n- 192.0.2.50\n": {"k3s.example.test", "192.0.2.50"},
-		"tls-san: []\n": nil, // which is not the same as no key
+func TestServerConfigNetwork(t *testing.T) {
+	config := ServerConfig{Version: mustVersion(t, "v1.36.2+k3s1"), NodeName: "n", Token: "t"}
+	begin := func() string {
+		b, err := config.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}()
+	for name, tt := range map[string]struct {
+		network Network
+		want    string
+	}{
+		"what k3s does by itself": {Network{PodCIDR: DefaultPodCIDR, ServiceCIDR: DefaultServiceCIDR, Backend: BackendVXLAN}, ""},
+		"gateways":                {Network{Backend: BackendHostGW}, "flannel-backend: host-gw\n"},
+		"other addresses": {
+			Network{PodCIDR: "10.100.0.0/16", ServiceCIDR: "10.101.0.0/16"},
+			"cluster-cidr: 10.100.0.0/16\nservice-cidr: 10.101.0.0/16\n",
+		},
+		"another plugin": {Network{Backend: BackendNone}, "flannel-backend: none\ndisable-network-policy: true\n"},
+		"another plugin, for services too": {
+			Network{Backend: BackendNone, NoKubeProxy: true},
+			"flannel-backend: none\ndisable-network-policy: true\ndisable-kube-proxy: true\n",
+		},
 	} {
-		golden(t, func() ([]byte, error) { return TLSSANsYAML(sans) }, want)
+		t.Run(name, func(t *testing.T) {
+			config := config
+			config.Network = tt.network
+			golden(t, config.YAML, begin+tt.want)
+		})
 	}
-	if filepath.Dir(TLSSANsPath) != ConfigPath+".d" || filepath.Ext(TLSSANsPath) != ".yaml" {
-		t.Errorf("k3s does not read %s", TLSSANsPath)
+}
+
+func TestServerSettings(t *testing.T) {
+	for want, settings := range map[string]ServerSettings{
+		"tls-san:\n- k3s.example.test\n- 192.0.2.50\nsystem-default-registry: registry.example:5000/mirror\n": {
+			TLSSANs: []string{"k3s.example.test", "192.0.2.50"}, Registry: "registry.example:5000/mirror",
+		},
+		"tls-san: []\nsystem-default-registry: \"\"\n": {}, // which is not the same as no keys
+	} {
+		golden(t, settings.YAML, want)
+	}
+	if filepath.Dir(ServerSettingsPath) != ConfigPath+".d" || filepath.Ext(ServerSettingsPath) != ".yaml" || ServerSettingsPath < ArgsPath {
+		t.Errorf("k3s does not read %s, or not last", ServerSettingsPath)
+	}
+}
+
+// What may change on a standing server must replace all that the same settings say in the configuration that it was made with.
+func TestServerSettingsReplaceTheConfiguration(t *testing.T) {
+	config := ServerConfig{
+		Version: mustVersion(t, "v1.36.2+k3s1"), NodeName: "n", Token: "t", TLSSANs: []string{"x"}, Registry: "registry.example",
+	}
+	var whole, plain, settings map[string]any
+	for into, encode := range map[*map[string]any]func() ([]byte, error){
+		&whole: config.YAML, &plain: ServerConfig{Version: config.Version, NodeName: "n", Token: "t"}.YAML, &settings: ServerSettings{}.YAML,
+	} {
+		b, err := encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(b, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key := range whole {
+		_, always := plain[key]
+		if _, may := settings[key]; may == always {
+			t.Errorf("%s: it is in every configuration: %t, and among the settings: %t", key, always, may)
+		}
+	}
+	if whole["system-default-registry"] != "registry.example" {
+		t.Errorf("the configuration is %v", whole)
 	}
 }
 

@@ -89,7 +89,9 @@ const (
 	ownPort    = "the provider reaches servers at port 6443; put another port into endpoint, on a load balancer before them"
 	ownPart    = "the provider counts on every server to run all of the control plane"
 	ownStore   = "a cluster keeps its data in the etcd of its own servers"
-	ownNetwork = "the provider sets up the cluster's network, and leaves no choice yet"
+	ownStorage = "k3s' own local-storage is off in every cluster, and the class local-path is the cluster's csi.local_path; leave local_path out of csi to have none"
+	ownBackend = "use the cluster's cni.plugin and cni.routing"
+	ownPolicy  = "it follows from the cluster's cni.plugin: k3s enforces network policies where the plugin is flannel, and else the plugin does"
 	ownHelp    = "it does not run k3s"
 	secretS3   = "arguments stand readable in the state and in the VMs' metadata; put the credentials into a Secret, and use --etcd-s3-config-secret"
 )
@@ -106,10 +108,14 @@ var takenFlags = map[string]string{
 	"https-listen-port": ownPort, "supervisor-port": ownPort, "apiserver-port": ownPort, "advertise-port": ownPort,
 	"disable-agent": ownPart, "disable-apiserver": ownPart, "disable-controller-manager": ownPart, "disable-etcd": ownPart,
 	"datastore-endpoint": ownStore, "datastore-cafile": ownStore, "datastore-certfile": ownStore, "datastore-keyfile": ownStore, "kine-tls": ownStore,
-	"default-local-storage-path": "the volumes of the local-path class stand in " + LocalStoragePath + "; mount a disk there to have them on it",
-	"flannel-backend":            ownNetwork, "no-flannel": ownNetwork, "cluster-cidr": ownNetwork, "service-cidr": ownNetwork, "disable-network-policy": ownNetwork,
-	"private-registry":   "use registries_yaml",
-	"etcd-s3-secret-key": secretS3, "etcd-s3-session-token": secretS3,
+	"default-local-storage-path": "use the cluster's csi.local_path.path",
+	"flannel-backend":            ownBackend, "no-flannel": ownBackend,
+	"cluster-cidr": "use the cluster's cni.pod_cidr", "service-cidr": "use the cluster's cni.service_cidr",
+	"disable-network-policy":  ownPolicy,
+	"disable-kube-proxy":      "it follows from the cluster's cni.kube_proxy_replacement",
+	"system-default-registry": "use image_registry in the provider's configuration",
+	"private-registry":        "use registries_yaml",
+	"etcd-s3-secret-key":      secretS3, "etcd-s3-session-token": secretS3,
 	"vpn-auth": "arguments stand readable in the state and in the VMs' metadata; use --vpn-auth-file with a file that extra_user_data writes",
 	"help":     ownHelp, "version": ownHelp,
 }

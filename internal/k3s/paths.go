@@ -8,9 +8,9 @@ package k3s
 const (
 	// ConfigPath holds the flags of a server or agent.
 	ConfigPath = "/etc/rancher/k3s/config.yaml"
-	// TLSSANsPath is a drop-in of ConfigPath with the TLS SANs of a server that runs already; TLSSANsYAML is its text. The
-	// directory is not there before somebody makes it.
-	TLSSANsPath = "/etc/rancher/k3s/config.yaml.d/90-cockpit-tls-san.yaml"
+	// ServerSettingsPath is a drop-in of ConfigPath with what may change on a server that stands; ServerSettings is its text.
+	// The directory is not there before somebody makes it.
+	ServerSettingsPath = "/etc/rancher/k3s/config.yaml.d/90-cockpit.yaml"
 	// ArgsPath is a drop-in of ConfigPath with more arguments; ArgsYAML is its text.
 	ArgsPath = "/etc/rancher/k3s/config.yaml.d/60-cockpit-args.yaml"
 	// RegistriesPath tells k3s of mirrors and credentials of image registries; CheckRegistries looks at its text. k3s reads
@@ -29,6 +29,8 @@ const (
 	BootstrapPath = "/var/lib/cockpit/bootstrap.sh"
 	// BootstrapEnvPath is where the text of BootstrapEnv is to be put.
 	BootstrapEnvPath = "/etc/cockpit/bootstrap.env"
+	// PreflightPath is where PreflightScript is to be put, which BootstrapPath runs.
+	PreflightPath = "/var/lib/cockpit/preflight.sh"
 	// MarkerPath tells how far the bootstrap has come; ParseMarker reads it.
 	MarkerPath = "/var/lib/cockpit/bootstrap.json"
 	// TurnPath is the file whose existence begins the rest of a bootstrap that waits for its turn.

@@ -192,6 +192,24 @@ const (
 	// FieldClone and FieldUserData are about what cannot be changed on a node that stands.
 	FieldClone    Field = "clone"
 	FieldUserData Field = "extra_user_data"
+	// FieldCNI and those of the storage tiers are about the whole of an add-on, the others about a part of it.
+	FieldCNI             Field = "cni"
+	FieldPodCIDR         Field = "cni.pod_cidr"
+	FieldServiceCIDR     Field = "cni.service_cidr"
+	FieldCNIChart        Field = "cni.chart"
+	FieldCNIValues       Field = "cni.values_yaml"
+	FieldCSI             Field = "csi"
+	FieldDefaultClass    Field = "csi.default_class"
+	FieldLocalPath       Field = "csi.local_path"
+	FieldLocalPathValues Field = "csi.local_path.values_yaml"
+	FieldNFS             Field = "csi.nfs"
+	FieldNFSPool         Field = "csi.nfs.pool"
+	FieldNFSServer       Field = "csi.nfs.server"
+	FieldNFSChart        Field = "csi.nfs.chart"
+	FieldNFSValues       Field = "csi.nfs.values_yaml"
+	FieldLonghorn        Field = "csi.longhorn"
+	FieldLonghornChart   Field = "csi.longhorn.chart"
+	FieldLonghornValues  Field = "csi.longhorn.values_yaml"
 )
 
 // Request asks one hypervisor whether VMs could be made there.
@@ -231,4 +249,10 @@ type Site struct {
 	// there. They are zero where the Request asks for no data disk.
 	DataStore   string
 	DataFreeMiB int
+}
+
+// Export is a directory of an NFS server.
+type Export struct {
+	// Server is a name or an address, Path the directory.
+	Server, Path string
 }

@@ -211,6 +211,10 @@ type Cluster struct {
 	TLSSANs []string `json:"tls_sans,omitempty"`
 	// DeletionProtection refuses to destroy the cluster.
 	DeletionProtection bool `json:"deletion_protection,omitempty"`
+	// ImageRegistry is where the images of k3s and of the add-ons come from, "" where each comes from its own registry.
+	ImageRegistry string `json:"image_registry,omitempty"`
+	CNI           CNI    `json:"cni,omitzero"`
+	CSI           CSI    `json:"csi,omitzero"`
 }
 
 // NodeName is the name of the VM, of the Node object and in the state: <cluster>-<pool>-<ordinal>.
