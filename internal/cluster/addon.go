@@ -32,6 +32,8 @@ type AddonSpec struct {
 	Servers, Nodes int
 	// ImageRegistry as in record.Cluster.
 	ImageRegistry string
+	// K3sVersion is the version of k3s that the cluster has or gets, "" where it is not known.
+	K3sVersion string
 }
 
 // Addons lists the add-ons of a cluster in the order of their installation.

@@ -22,7 +22,9 @@ var errNoCatalogue = errors.New("the provider has no catalogue of add-ons")
 
 // addonsOf is what the add-ons of a cluster with these settings follow from.
 func addonsOf(settings record.Cluster, servers, nodes int) AddonSpec {
-	return AddonSpec{CNI: settings.CNI, CSI: settings.CSI, Servers: max(servers, 1), Nodes: max(nodes, 1), ImageRegistry: settings.ImageRegistry}
+	return AddonSpec{
+		CNI: settings.CNI, CSI: settings.CSI, Servers: max(servers, 1), Nodes: max(nodes, 1), ImageRegistry: settings.ImageRegistry, K3sVersion: settings.K3sVersion,
+	}
 }
 
 // addonWork is what an apply has to do about add-ons.
@@ -40,6 +42,11 @@ func takesPods(n Node) bool {
 			strings.HasPrefix(t.Key, "node.cilium.io/")
 		return t.Effect != "PreferNoSchedule" && !passes
 	})
+}
+
+// takesPodsNow reports whether a node takes pods at this moment.
+func takesPodsNow(n Node) bool {
+	return n.Ready && takesPods(n) && !slices.ContainsFunc(n.Taints, func(t record.Taint) bool { return t.Key == "node.kubernetes.io/unschedulable" })
 }
 
 // countTakers counts the nodes that take pods of any kind.
@@ -71,24 +78,28 @@ func (e *Engine) pendingAddons(ctx context.Context, g group, a answer, settings 
 	if problems := e.options.Catalogue.Check(spec); len(problems) > 0 {
 		return addonWork{}, problemError(problems)
 	}
-	work, install := addonWork{storage: len(wanted) > 0}, wanted
+	work := addonWork{storage: len(wanted) > 0}
+	install := wanted
 	switch {
-	case a.door != nil && a.nodes != nil:
-		statuses, err := a.door.addons.Look(ctx, spec)
+	case !slices.ContainsFunc(g.machines, joined):
+		// A new cluster. What answers may be a server that an apply has left half-made, and goes.
+		work.network = slices.ContainsFunc(wanted, Addon.IsNetwork)
+	case a.nodes == nil:
+		return work, nil
+	default:
+		statuses, err := lookPatiently(ctx, a.door.addons, spec)
 		if err != nil {
 			return addonWork{}, fmt.Errorf("look at the add-ons: %w", err)
 		}
 		work, install = addonWork{}, nil
-		for addon, s := range statuses {
+		for _, addon := range slices.Sorted(maps.Keys(statuses)) {
+			s := statuses[addon]
 			work.storage = work.storage || s.State != AddonDeployed || s.Raisable
 			if s.State != AddonDeployed && s.State != AddonUnwanted || s.Raisable {
 				install = append(install, addon)
 				work.network = work.network || addon.IsNetwork()
 			}
 		}
-		slices.Sort(install)
-	case !slices.ContainsFunc(g.machines, joined): // A new cluster.
-		work.network = slices.ContainsFunc(wanted, Addon.IsNetwork)
 	}
 	if len(install) == 0 {
 		return work, nil
@@ -97,6 +108,30 @@ func (e *Engine) pendingAddons(ctx context.Context, g group, a answer, settings 
 		return addonWork{}, fmt.Errorf("get the charts: %w", err)
 	}
 	return work, nil
+}
+
+// look tells how add-ons are. A network that is not wanted is left out: nodes live by it, and records that lost it are more likely than
+// that somebody could do without.
+func look(ctx context.Context, k Addons, spec AddonSpec) (AddonStatuses, error) {
+	statuses, err := k.Look(ctx, spec)
+	maps.DeleteFunc(statuses, func(a Addon, s AddonStatus) bool { return a.IsNetwork() && s.State == AddonUnwanted })
+	return statuses, err
+}
+
+// lookPatiently is look where a moment's trouble of the API is no reason to give up.
+func lookPatiently(ctx context.Context, k Addons, spec AddonSpec) (AddonStatuses, error) {
+	wctx, cancel := within(ctx, apiReadTimeout)
+	defer cancel()
+	var statuses AddonStatuses
+	var last error
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		found, err := look(ctx, k, spec)
+		if err == nil || ctx.Err() == nil || last == nil {
+			statuses, last = found, err
+		}
+		return last == nil, nil
+	})
+	return statuses, blame(err, last)
 }
 
 func joined(m machine.Machine) bool { return m.Record.Phase == record.Joined }
@@ -140,6 +175,7 @@ func (r *run) installNetwork(ctx context.Context) error {
 	spec := addonsOf(r.settings, r.servers, 0)
 	for _, a := range spec.Addons() {
 		if a.IsNetwork() {
+			r.networks = append(r.networks, a)
 			return r.install(ctx, spec, a)
 		}
 	}
@@ -172,7 +208,11 @@ func (r *run) awaitAPI(ctx context.Context) error {
 // moment.
 func (r *run) install(ctx context.Context, spec AddonSpec, a Addon) error {
 	err := r.insist(ctx, func(ctx context.Context) error {
-		return r.withAddons(ctx, func(k Addons) error { return k.Install(ctx, spec, a) })
+		err := r.withAddons(ctx, func(k Addons) error { return k.Install(ctx, spec, a) })
+		if err != nil {
+			tflog.Warn(ctx, "add-on not installed yet", map[string]any{"cluster": r.base.ClusterName, "addon": string(a), "error": err.Error()})
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("install %s: %w", a, err)
@@ -182,78 +222,86 @@ func (r *run) install(ctx context.Context, spec AddonSpec, a Addon) error {
 }
 
 // settleAddons brings the add-ons of a cluster to what is wanted, and waits until those run that it has touched. What an apply of
-// a pool does about them can fail without harm to its nodes.
+// a pool does about them can fail without harm to its nodes: a pool whose making fails would have them made anew.
 func (r *run) settleAddons(ctx context.Context) error {
-	release, err := r.engine.turnAtAddons(ctx, r.base.ClusterID)
-	if err != nil {
-		return err
+	change := r.changeAll
+	if r.base.Role == record.Agent {
+		change = r.changeMore
 	}
-	defer release()
-	if r.base.Role == record.Server {
-		return r.settleAll(ctx)
+	spec, touched, err := r.changeAddons(ctx, change)
+	if err == nil {
+		err = r.finishAddons(ctx, spec, touched)
 	}
-	err = r.settleMore(ctx)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && r.base.Role == record.Agent {
 		r.warn(fmt.Errorf("the nodes are Ready, and the cluster's add-ons are not all: %w", err))
 		return nil
 	}
 	return err
 }
 
-// settleAll does all that there is to do.
-func (r *run) settleAll(ctx context.Context) error {
+// changeAddons has add-ons changed while no other apply does so. How long their pods take is nobody else's wait.
+func (r *run) changeAddons(ctx context.Context, change func(context.Context, AddonSpec, AddonStatuses) ([]Addon, error)) (AddonSpec, []Addon, error) {
+	release, err := r.engine.turnAtAddons(ctx, r.base.ClusterID)
+	if err != nil {
+		return AddonSpec{}, nil, err
+	}
+	defer release()
 	spec, statuses, err := r.lookAtAddons(ctx)
 	if err != nil {
-		return err
+		return spec, nil, err
 	}
-	for _, a := range slices.Sorted(maps.Keys(statuses)) {
-		if statuses[a].State == AddonUnwanted {
-			if err := r.remove(ctx, a); err != nil {
-				return err
-			}
-		}
-	}
-	var touched []Addon
+	touched, err := change(ctx, spec, statuses)
+	return spec, touched, err
+}
+
+// changeAll does all that there is to do, and tells which add-ons it has touched. What is not wanted any more goes last: what comes in
+// its place may turn out not to be possible.
+func (r *run) changeAll(ctx context.Context, spec AddonSpec, statuses AddonStatuses) ([]Addon, error) {
+	touched := slices.Clone(r.networks)
+	var install []Addon
 	check := k3s.Preflight{}
 	for _, a := range spec.Addons() {
 		s := statuses[a]
 		if s.State == AddonDeployed && !s.Raisable {
 			continue
 		}
-		touched = append(touched, a)
+		install = append(install, a)
 		if s.State != AddonDeployed {
 			check = preflightOf(check, spec, a)
 		}
 	}
 	if err := r.preflight(ctx, check); err != nil {
-		return err
+		return nil, err
 	}
-	for _, a := range touched {
+	for _, a := range install {
 		if err := r.install(ctx, spec, a); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return r.finishAddons(ctx, spec, touched)
+	for _, a := range slices.Sorted(maps.Keys(statuses)) {
+		if statuses[a].State == AddonUnwanted {
+			if err := r.remove(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return append(touched, install...), nil
 }
 
-// settleMore does what more nodes make a difference to.
-func (r *run) settleMore(ctx context.Context) error {
-	spec, statuses, err := r.lookAtAddons(ctx)
-	if err != nil {
-		return err
-	}
+// changeMore does what more nodes make a difference to. All add-ons may have waited for them.
+func (r *run) changeMore(ctx context.Context, spec AddonSpec, statuses AddonStatuses) ([]Addon, error) {
 	for _, a := range spec.Addons() {
 		if !statuses[a].Raisable {
 			continue
 		}
 		if err := r.engine.options.Catalogue.Fetch(ctx, spec, []Addon{a}); err != nil {
-			return fmt.Errorf("get the charts: %w", err)
+			return nil, fmt.Errorf("get the charts: %w", err)
 		}
 		if err := r.install(ctx, spec, a); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return r.finishAddons(ctx, spec, spec.Addons())
+	return spec.Addons(), nil
 }
 
 // lookAtAddons tells how the add-ons are, and what they are to be with the nodes that there are by now.
@@ -270,7 +318,7 @@ func (r *run) lookAtAddons(ctx context.Context) (AddonSpec, AddonStatuses, error
 				return err
 			}
 			spec = addonsOf(r.settings, r.servers, countTakers(byName(nodes)))
-			statuses, err = d.addons.Look(ctx, spec)
+			statuses, err = look(ctx, d.addons, spec)
 			return err
 		})
 	})
@@ -292,7 +340,7 @@ func (r *run) finishAddons(ctx context.Context, spec AddonSpec, addons []Addon) 
 	err := poll(wctx, func(ctx context.Context) (bool, error) {
 		err := r.withDoor(ctx, func(d *door) error {
 			nodes, err := d.kube.Nodes(ctx)
-			if err != nil || countTakers(byName(nodes)) == 0 {
+			if err != nil || !slices.ContainsFunc(nodes, takesPodsNow) {
 				return err
 			}
 			return health(ctx, d.addons, spec, addons)
@@ -309,7 +357,7 @@ func (r *run) finishAddons(ctx context.Context, spec AddonSpec, addons []Addon) 
 			Remedy: "see to it that the nodes can get the images, and apply again; more of the pods' own words: kubectl describe pod and kubectl logs.",
 		}
 	}
-	return err
+	return blame(err, last)
 }
 
 // health asks add-ons side by side whether they run.

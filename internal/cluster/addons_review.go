@@ -53,7 +53,7 @@ func (e *Engine) reviewAddons(ctx context.Context, spec Spec, before *State, mac
 			continue
 		}
 		if what := undone(a, is, was); what != "" {
-			problems = append(problems, e.reviewVolumes(ctx, a, what, machines)...)
+			problems = append(problems, e.reviewVolumes(ctx, a, is, what, machines)...)
 		}
 	}
 	if l, m := is.CSI.Longhorn, was.CSI.Longhorn; l != nil && m != nil && l.DataPath != m.DataPath {
@@ -78,8 +78,8 @@ func undone(a Addon, is, was AddonSpec) string {
 	return ""
 }
 
-// reviewVolumes refuses what volumes do not outlive.
-func (e *Engine) reviewVolumes(ctx context.Context, a Addon, done string, machines []machine.Machine) []Problem {
+// reviewVolumes refuses what volumes do not outlive, unless an apply that did not come to its end has done it already.
+func (e *Engine) reviewVolumes(ctx context.Context, a Addon, is AddonSpec, done string, machines []machine.Machine) []Problem {
 	field, storage := storageFields[a]
 	if !storage || e.options.Catalogue == nil {
 		return nil
@@ -94,6 +94,9 @@ func (e *Engine) reviewVolumes(ctx context.Context, a Addon, done string, machin
 	if err != nil || len(volumes) == 0 {
 		return nil
 	}
+	if statuses, err := look(ctx, d.addons, is); err == nil && statuses[a].State == AddonDeployed {
+		return nil
+	}
 	return []Problem{{Field: field, Err: volumesLeft(a, done, volumes)}}
 }
 
@@ -106,7 +109,7 @@ func (e *Engine) reviewNFS(ctx context.Context, is, was AddonSpec) []Problem {
 	if nfs == nil || nfs.Server == "" || was.CSI.NFS != nil && was.CSI.NFS.Server == nfs.Server {
 		return nil
 	}
-	if err := unreachableFromHere(ctx, *nfs); err != nil {
+	if err := refusedFromHere(ctx, *nfs); err != nil {
 		return []Problem{{Field: machine.FieldNFSServer, Err: err}}
 	}
 	return nil
@@ -120,7 +123,7 @@ func (e *Engine) lookAtAddons(ctx context.Context, spec Spec, a answer) (AddonSt
 	if a.nodes == nil || a.door == nil || a.door.addons == nil {
 		return nil, Condition{Type: addonsReady, Status: "Unknown", Reason: "NoAnswer", Message: "the cluster's API does not answer"}
 	}
-	statuses, err := a.door.addons.Look(ctx, wanted)
+	statuses, err := look(ctx, a.door.addons, wanted)
 	if err != nil {
 		return nil, Condition{Type: addonsReady, Status: "Unknown", Reason: "NoAnswer", Message: err.Error()}
 	}
@@ -134,7 +137,7 @@ func (e *Engine) lookAtAddons(ctx context.Context, spec Spec, a answer) (AddonSt
 			bad = append(bad, fmt.Sprintf("%s is %s: %s", addon, s.State, s.Reason))
 		}
 	}
-	if len(bad) == 0 && countTakers(a.nodes) > 0 {
+	if len(bad) == 0 && slices.ContainsFunc(slices.Collect(maps.Values(a.nodes)), takesPodsNow) {
 		if err := health(ctx, a.door.addons, wanted, deployed); err != nil {
 			bad = append(bad, err.Error())
 		}

@@ -183,7 +183,7 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 		Log:         unitLog(ctx, r.engine.fleet.Guest(m), roleOf(m.Record).Unit()),
 		replaceable: m.Record.Role == record.Server || errors.Is(last, errNotReady),
 	}
-	if down := r.networkTrouble(ctx); errors.Is(last, errNotReady) && down != nil {
+	if down := r.networkTrouble(ctx, last); down != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, down)
 		f.Cause = "the network plugin does not run on it: what its pods wait for is told above."
 		f.Remedy = "see to it that the nodes can get the plugin's images, correct cni if its values are at fault, and apply again."
@@ -204,8 +204,12 @@ func (r *run) diagnoseReady(ctx context.Context, m machine.Machine, last error) 
 	return f
 }
 
-// networkTrouble tells why the cluster's network plugin does not run, nil where it does, is part of k3s, or cannot be asked.
-func (r *run) networkTrouble(ctx context.Context) error {
+// networkTrouble tells why the cluster's network plugin does not run where a node lacks it, nil where it runs, is part of k3s, or cannot
+// be asked.
+func (r *run) networkTrouble(ctx context.Context, last error) error {
+	if !errors.Is(last, errNoNetwork) {
+		return nil
+	}
 	ectx, cancel := evidence(ctx)
 	defer cancel()
 	spec := addonsOf(r.settings, r.servers, 0)

@@ -109,6 +109,9 @@ func (f fakeAddons) Health(_ context.Context, _ AddonSpec, a Addon) error {
 	if err := w.unhealthy[a]; err != nil {
 		return err
 	}
+	if a.IsNetwork() && w.relay != nil {
+		return w.relay
+	}
 	return f.k.down()
 }
 

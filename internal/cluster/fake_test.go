@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -108,6 +109,10 @@ type world struct {
 	exports map[string]machine.Export
 	// defaults are the default StorageClasses.
 	defaults []string
+	// relay is why a part of the network does not run that nodes are Ready without.
+	relay error
+	// mortal: the data store goes with the last server.
+	mortal bool
 	// tainted: no server takes pods.
 	tainted bool
 }
@@ -121,6 +126,8 @@ type fakeGuest struct {
 	files  map[string]string
 	// notReady: its node registers and stays not Ready.
 	notReady bool
+	// message is why, where it is not the network.
+	message string
 }
 
 func newWorld(t *testing.T, hosts ...string) *world {
@@ -320,7 +327,7 @@ func (w *world) Start(_ context.Context, m machine.Machine) error {
 func (w *world) register(m machine.Machine) {
 	g := w.guest(m)
 	n := Node{
-		Name: m.Name, Ready: !g.notReady, Reason: "KubeletNotReady", Message: "cni plugin not initialized", K3sVersion: testVersion,
+		Name: m.Name, Ready: !g.notReady, Reason: "KubeletNotReady", Message: cmp.Or(g.message, "cni plugin not initialized"), K3sVersion: testVersion,
 		InternalIP: address(m), BootID: fmt.Sprint(m.Name, " boot ", w.started[m.Name]),
 		Etcd: m.Record.Role == record.Server && !w.noVote, Voter: m.Record.Role == record.Server && !w.noVote,
 	}
@@ -396,6 +403,10 @@ func (w *world) Delete(_ context.Context, m machine.Machine) error {
 	delete(w.machines, m.UUID)
 	delete(w.disks, m.UUID)
 	delete(w.seeds, m.UUID)
+	if w.mortal && len(w.machines) == 0 {
+		clear(w.releases)
+		clear(w.nodes)
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/guestagent"
@@ -46,38 +47,32 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// unreachableFromHere dials an NFS server where this machine is in its network, and returns why it does not answer. Elsewhere nothing
-// is dialled: only the guests can tell then, and do so themselves.
-func unreachableFromHere(ctx context.Context, nfs record.NFS) error {
+// refusedFromHere dials an NFS server where this machine is in its network, and returns that it refuses. Elsewhere nothing is dialled: only
+// the guests can tell then, and do so themselves. So it is with a server that is silent: a network of this machine's own may have the same
+// addresses as that of the nodes.
+func refusedFromHere(ctx context.Context, nfs record.NFS) error {
 	return dialNeighbour(ctx, nfs.Server, nfsPort)
 }
 
 func dialNeighbour(ctx context.Context, host string, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.Trim(host, "[]"))
-	if err != nil {
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(addresses) == 0 || !neighbour(addresses[0].Unmap()) {
 		return nil //nolint:nilerr // the guests may have another resolver
 	}
-	var last error
-	for _, address := range addresses {
-		if !neighbour(address.Unmap()) {
-			return nil
-		}
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
-		if err == nil {
-			return conn.Close()
-		}
-		last = err
-	}
-	if last == nil {
-		return nil
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addresses[0].String(), strconv.Itoa(port)))
+	switch {
+	case err == nil:
+		return conn.Close()
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return nil //nolint:nilerr // it may be another network
 	}
 	return &Failure{
-		Err:    fmt.Errorf("the NFS server %s does not answer at TCP port %d: %w", host, port, last),
-		Cause:  "it does not run, a firewall is before it, or the address is another one; this machine is in its network, so the nodes will not reach it either.",
-		Remedy: "start the NFS server or correct csi.nfs.",
+		Err:    fmt.Errorf("the NFS server %s refuses connections to TCP port %d: %w", host, port, err),
+		Cause:  "no NFS server runs there, or a firewall is before it. This machine is in its network, so the nodes will not reach it either.",
+		Remedy: "start the NFS server, or correct csi.nfs.",
 	}
 }
 

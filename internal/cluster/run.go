@@ -29,8 +29,10 @@ type run struct {
 	apiErr      error
 	// drainBy is when a destroy ends its drains.
 	drainBy time.Time
-	// servers is how many servers the cluster is to have.
-	servers int
+	// servers is how many servers the cluster is to have, networks the plugin that was installed or changed before nodes were waited
+	// for.
+	servers  int
+	networks []Addon
 
 	mu sync.Mutex
 	// machines are the cluster's machines as they are by now.
@@ -85,7 +87,9 @@ func (r *run) inTurn(ctx context.Context, lane Lane) error {
 		}
 		m = r.present(next.Machine)
 		// What the VM lacks may be cured by another one; what the hypervisor lacks is not.
-		if next.Else == nil || ctx.Err() != nil || action != Agent && action != Ready {
+		var f *Failure
+		curable := action == Agent || action == Ready && errors.As(err, &f) && f.replaceable
+		if next.Else == nil || ctx.Err() != nil || !curable {
 			return nodeError(m.Name, m.Hypervisor, err)
 		}
 		tflog.Warn(ctx, "node did not come up again, replacing it", r.fields(m, map[string]any{"error": err.Error()}))
@@ -348,8 +352,16 @@ func (r *run) insist(ctx context.Context, do func(context.Context) error) error 
 		}
 		return last == nil, nil
 	})
-	if errors.Is(err, errWait) {
+	return blame(err, last)
+}
+
+// blame completes the end of a wait by what was in the way. A wait whose own bound has passed is told of by that alone.
+func blame(err, last error) error {
+	switch {
+	case errors.Is(err, errWait):
 		return last
+	case err != nil && last != nil && !errors.Is(last, err) && !errors.Is(err, last):
+		return fmt.Errorf("%w, while this was in the way: %w", err, last)
 	}
 	return err
 }

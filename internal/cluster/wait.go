@@ -159,14 +159,24 @@ func (r *run) awaitReady(ctx context.Context, m machine.Machine) error {
 	if errors.Is(err, errWait) {
 		return r.diagnoseReady(ctx, m, last)
 	}
-	if err != nil && last != nil {
-		return fmt.Errorf("%w, while this was in the way: %w", err, last)
-	}
-	return err
+	return blame(err, last)
 }
 
-// errNotReady: the API answers, and the node is not there yet.
-var errNotReady = errors.New("it is not Ready")
+var (
+	// errNotReady: the API answers, and the node is not there yet.
+	errNotReady = errors.New("it is not Ready")
+	// errNoNetwork: it is errNotReady, and its kubelet says that it has no network.
+	errNoNetwork = fmt.Errorf("%w", errNotReady)
+)
+
+// notReady is the error of a node that has registered.
+func notReady(n Node) error {
+	err := errNotReady
+	if strings.Contains(n.Message, "NetworkPluginNotReady") || strings.Contains(n.Message, "cni plugin") {
+		err = errNoNetwork
+	}
+	return fmt.Errorf("%w: %s: %s", err, n.Reason, n.Message)
+}
 
 func (r *run) checkReady(ctx context.Context, m machine.Machine, restarted bool) error {
 	boot := ""
@@ -193,7 +203,7 @@ func (r *run) checkReady(ctx context.Context, m machine.Machine, restarted bool)
 			case boot != "" && n.BootID != boot:
 				return fmt.Errorf("%w: it has not reported since its VM was started", errNotReady)
 			case !n.Ready:
-				return fmt.Errorf("%w: %s: %s", errNotReady, n.Reason, n.Message)
+				return notReady(n)
 			case m.Record.Role == record.Server && !n.Voter: // the label that tells of the member may come later
 				return fmt.Errorf("%w: its member of etcd has no vote yet", errNotReady)
 			case n.K3sVersion != r.settings.K3sVersion:
