@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
 // engine is what resources and data sources ask of package cluster. What the Apply and Delete methods return is true
@@ -25,6 +27,7 @@ type engine interface {
 	DeleteCluster(ctx context.Context, spec cluster.Spec, prior cluster.Nodes, waits cluster.Waits) (cluster.Nodes, error)
 	DeletePool(ctx context.Context, spec cluster.PoolSpec, prior cluster.Nodes, waits cluster.Waits) (cluster.PoolState, error)
 	Kubeconfig(ctx context.Context, clusterID string) (k3s.Kubeconfig, error)
+	Export(ctx context.Context, pool string) (machine.Export, error)
 }
 
 var _ engine = (*cluster.Engine)(nil)
@@ -43,6 +46,8 @@ type backend struct {
 	known    bool
 	engine   engine
 	settings settings
+	// imageRegistry is where images come from; it may be known where the rest is not.
+	imageRegistry types.String
 	// releases is nil where the place of the list is not known yet.
 	releases releases
 }
@@ -62,6 +67,14 @@ func (b *backend) ready(t task, diags *diag.Diagnostics) bool {
 	}
 	t.fail(diags, errUnknownProvider)
 	return false
+}
+
+// registry is where images come from, or another value where there is no provider to ask.
+func (b *backend) registry(other types.String) types.String {
+	if b == nil {
+		return other
+	}
+	return b.imageRegistry
 }
 
 // backendOf returns the provider's data in a Configure method; it is nil before the provider was configured, as it is

@@ -17,19 +17,41 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/addons"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 )
+
+// needCLI skips a test where there is no Terraform or OpenTofu to run.
+func needCLI(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TF_ACC_TERRAFORM_PATH") != "" {
+		return
+	}
+	path, err := exec.LookPath("terraform")
+	if err != nil {
+		t.Skip("neither TF_ACC_TERRAFORM_PATH nor terraform in PATH")
+	}
+	t.Setenv("TF_ACC_TERRAFORM_PATH", path)
+}
+
+// overFake is the provider over an engine, with the real catalogue of add-ons.
+func overFake(fake *fakeEngine) map[string]func() (tfprotov6.ProviderServer, error) {
+	return map[string]func() (tfprotov6.ProviderServer, error){
+		"cockpit": func() (tfprotov6.ProviderServer, error) {
+			p := &cockpit{
+				check:   addons.New(addons.Options{}).Check,
+				connect: func(settings) engine { return fake },
+				list:    func(origin) (releases, error) { return &fakeReleases{}, nil },
+			}
+			return providerserver.NewProtocol6(provider.Provider(p))(), nil
+		},
+	}
+}
 
 // The life of a cluster and its pool through a real Terraform or OpenTofu, over the fake engine: what the harness of the
 // other tests only assumes of the core is true of it.
 func TestThroughCLI(t *testing.T) {
-	if os.Getenv("TF_ACC_TERRAFORM_PATH") == "" {
-		path, err := exec.LookPath("terraform")
-		if err != nil {
-			t.Skip("neither TF_ACC_TERRAFORM_PATH nor terraform in PATH")
-		}
-		t.Setenv("TF_ACC_TERRAFORM_PATH", path)
-	}
+	needCLI(t)
 	fake := &fakeEngine{}
 	config := func(servers, workers string, more ...string) string {
 		return fmt.Sprintf(`
@@ -77,15 +99,7 @@ func TestThroughCLI(t *testing.T) {
 		return nil
 	}
 	resource.UnitTest(t, resource.TestCase{
-		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
-			"cockpit": func() (tfprotov6.ProviderServer, error) {
-				p := &cockpit{
-					connect: func(settings) engine { return fake },
-					list:    func(origin) (releases, error) { return &fakeReleases{}, nil },
-				}
-				return providerserver.NewProtocol6(provider.Provider(p))(), nil
-			},
-		},
+		ProtoV6ProviderFactories: overFake(fake),
 		Steps: []resource.TestStep{
 			{
 				Config: config("", "node_count = 2"),

@@ -237,10 +237,10 @@ func TestTimeoutsOfClusters(t *testing.T) {
 	state := w.create(clusterType, clusterConfig())
 	three := servers(object{"node_count": 3})
 	w.apply(clusterType, state, three, w.plan(clusterType, state, three))
-	if got, want := w.engine.lastTimeout, 3*95*time.Minute; got > want || got < want-time.Minute {
+	if got, want := w.engine.lastTimeout, 3*110*time.Minute; got > want || got < want-time.Minute {
 		t.Errorf("the update had %s, want %s", got, want)
 	}
-	if w.engine.lastWaits != cluster.WaitsWithin(time.Hour) {
+	if w.engine.lastWaits != cluster.WaitsWithin(75*time.Minute) {
 		t.Errorf("the waits are %+v", w.engine.lastWaits)
 	}
 }

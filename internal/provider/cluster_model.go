@@ -22,6 +22,8 @@ type clusterModel struct {
 	Endpoint           types.String   `tfsdk:"endpoint"`
 	TLSSANs            types.List     `tfsdk:"tls_sans"`
 	ControlPlane       types.Object   `tfsdk:"control_plane"`
+	CNI                types.Object   `tfsdk:"cni"`
+	CSI                types.Object   `tfsdk:"csi"`
 	SSHAuthorizedKeys  types.List     `tfsdk:"ssh_authorized_keys"`
 	DeletionProtection types.Bool     `tfsdk:"deletion_protection"`
 	Timeouts           timeouts.Value `tfsdk:"timeouts"`
@@ -30,6 +32,9 @@ type clusterModel struct {
 	APIURL     types.String `tfsdk:"api_url"`
 	Status     types.String `tfsdk:"status"`
 	Conditions types.List   `tfsdk:"conditions"`
+	Addons     types.Map    `tfsdk:"addons"`
+	// ImageRegistry is that of the provider.
+	ImageRegistry types.String `tfsdk:"image_registry"`
 	membersModel
 }
 
@@ -100,7 +105,8 @@ func (m clusterModel) spec() cluster.Spec {
 		Settings: record.Cluster{
 			K3sVersion: m.K3sVersion.ValueString(), Network: m.Network.ValueString(), Bridge: m.Bridge.ValueString(),
 			SSHAuthorizedKeys: texts(m.SSHAuthorizedKeys), Endpoint: m.Endpoint.ValueString(), TLSSANs: texts(m.TLSSANs),
-			DeletionProtection: m.DeletionProtection.ValueBool(),
+			DeletionProtection: m.DeletionProtection.ValueBool(), ImageRegistry: m.ImageRegistry.ValueString(),
+			CNI: cniOf(m.CNI), CSI: csiOf(m.CSI),
 		},
 	}
 }
@@ -120,6 +126,8 @@ func (m clusterModel) assuming(state clusterModel) cluster.Spec {
 	cp, was := m.controlPlane(), state.controlPlane()
 	m.K3sVersion, m.Endpoint, m.TLSSANs = wholeOr(m.K3sVersion, state.K3sVersion), wholeOr(m.Endpoint, state.Endpoint), wholeOr(m.TLSSANs, state.TLSSANs)
 	m.SSHAuthorizedKeys, m.DeletionProtection = wholeOr(m.SSHAuthorizedKeys, state.SSHAuthorizedKeys), wholeOr(m.DeletionProtection, state.DeletionProtection)
+	m.CNI, m.CSI = wholeOr(m.CNI, state.CNI), wholeOr(withoutOpenExport(m.CSI), state.CSI)
+	m.ImageRegistry = wholeOr(m.ImageRegistry, state.ImageRegistry)
 	spec := m.spec()
 	spec.Extra = cp.extraModel.assuming(was.extraModel).extra(wholeOr(cp.ServerArgs, was.ServerArgs))
 	return spec
@@ -147,9 +155,16 @@ func (m *clusterModel) setSpec(spec cluster.Spec) {
 	m.ControlPlane = m.controlPlane().value(spec.Servers, spec.Shape, spec.Placement, spec.Extra)
 	m.SSHAuthorizedKeys = listValue(m.SSHAuthorizedKeys, spec.Settings.SSHAuthorizedKeys)
 	m.TLSSANs = listValue(m.TLSSANs, spec.Settings.TLSSANs)
+	m.setAddons(spec)
 	if m.DeletionProtection.IsNull() {
 		m.DeletionProtection = types.BoolValue(spec.Settings.DeletionProtection)
 	}
+}
+
+// setAddons takes over what the add-ons of a cluster follow from.
+func (m *clusterModel) setAddons(spec cluster.Spec) {
+	m.CNI, m.CSI = cniValue(m.CNI, spec.Settings.CNI), csiValue(m.CSI, spec.Settings.CSI)
+	m.ImageRegistry = stringValue(spec.Settings.ImageRegistry)
 }
 
 // setState takes over what was seen of the cluster. What was not seen now stays as it was, but is null where it was
@@ -165,17 +180,24 @@ func (m *clusterModel) setState(ctx context.Context, s cluster.State, diags *dia
 		m.Status = stringValue(string(s.Status))
 		m.Conditions = conditionsValue(ctx, s.Conditions, diags)
 	}
+	if s.Addons != nil || m.Addons.IsUnknown() {
+		m.Addons = addonsValue(ctx, s.Addons, diags)
+	}
 }
 
 // settle takes over what was seen of the cluster where the plan left it open.
 func (m *clusterModel) settle(ctx context.Context, s cluster.State, diags *diag.Diagnostics) {
 	planned := *m
+	m.setAddons(s.Spec)
 	m.setState(ctx, s, diags)
 	if known(planned.APIURL) {
 		m.APIURL = planned.APIURL
 	}
-	if known(planned.Nodes) {
+	if known(planned.Status, planned.Conditions) {
 		m.Status, m.Conditions = planned.Status, planned.Conditions
+	}
+	if known(planned.Addons) {
+		m.Addons = planned.Addons
 	}
 	m.membersModel = m.settled(planned.membersModel)
 }
@@ -183,8 +205,14 @@ func (m *clusterModel) settle(ctx context.Context, s cluster.State, diags *diag.
 // same reports whether an update from a state to the plan has nothing to do outside the state. What is planned to stay is
 // known in the plan.
 func (m clusterModel) same(before clusterModel) bool {
-	return m.decided() && whole(m.ControlPlane, m.K3sVersion, m.SSHAuthorizedKeys, m.Endpoint, m.TLSSANs, m.DeletionProtection) && known(m.Nodes, m.APIURL) &&
-		reflect.DeepEqual(m.spec(), before.spec())
+	return m.decided() && whole(m.ControlPlane, m.K3sVersion, m.SSHAuthorizedKeys, m.Endpoint, m.TLSSANs, m.DeletionProtection, m.CNI, m.CSI, m.ImageRegistry) &&
+		known(m.Nodes, m.APIURL, m.Addons) && reflect.DeepEqual(m.spec(), before.spec())
+}
+
+// sameAddons reports whether a change from a state to the plan wants no add-on otherwise.
+func (m clusterModel) sameAddons(before clusterModel) bool {
+	return whole(m.CNI, m.CSI, m.ImageRegistry) && m.ImageRegistry.Equal(before.ImageRegistry) &&
+		reflect.DeepEqual(cniOf(m.CNI), cniOf(before.CNI)) && reflect.DeepEqual(csiOf(m.CSI), csiOf(before.CSI))
 }
 
 // sameNodes reports whether a change from a state to the plan makes, resizes and replaces no VM.

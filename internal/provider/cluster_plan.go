@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -20,7 +21,7 @@ import (
 )
 
 // clusterPaths are the attributes that problems of a cluster stand on.
-var clusterPaths = map[machine.Field]path.Path{
+var clusterPaths = withAddonPaths(map[machine.Field]path.Path{
 	machine.FieldName:        path.Root("name"),
 	machine.FieldNetwork:     path.Root("network"),
 	machine.FieldBridge:      path.Root("bridge"),
@@ -32,7 +33,7 @@ var clusterPaths = map[machine.Field]path.Path{
 	machine.FieldPlacement:   path.Root("control_plane").AtName("placement"),
 	machine.FieldHosts:       path.Root("control_plane").AtName("placement").AtName("hosts"),
 	machine.FieldUserData:    path.Root("control_plane").AtName("extra_user_data"),
-}
+})
 
 // ModifyPlan reviews the plan against the hypervisors, and plans what heals a cluster that has drifted. What is protected is neither
 // destroyed nor replaced.
@@ -53,19 +54,25 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	default:
 		subject{state.ID.ValueString(), state.DeletionProtection.ValueBool()}.mark(ctx, resp.Private, &resp.Diagnostics)
 		if plan.replaces(state) { // Terraform plans the replacement as a create of its own.
-			state.spare(task{"replace", theCluster, state.Name.ValueString()}, &resp.Diagnostics)
+			rebuilt := rebuilds(plan.CNI, state.CNI)
+			resp.RequiresReplace.Append(rebuilt...)
+			if state.spare(task{"replace", theCluster, state.Name.ValueString()}, &resp.Diagnostics) {
+				warnRebuilt(state.Name.ValueString(), rebuilt, &resp.Diagnostics)
+			}
 			return
 		}
 		r.planUpdate(ctx, plan, state, resp)
 	}
 }
 
-// spare fails a task that destroys a cluster which is protected from that. What counts is the state: the protection has to be taken
-// off by an apply of its own.
-func (m clusterModel) spare(t task, diags *diag.Diagnostics) {
+// spare fails a task that destroys a cluster which is protected from that, and reports whether it may go on. What counts is the state:
+// the protection has to be taken off by an apply of its own.
+func (m clusterModel) spare(t task, diags *diag.Diagnostics) bool {
 	if m.DeletionProtection.ValueBool() {
 		refuseProtected(t, diags)
+		return false
 	}
+	return true
 }
 
 func refuseProtected(t task, diags *diag.Diagnostics) {
@@ -83,6 +90,7 @@ func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req
 		return
 	}
 	create := task{"create", theCluster, plan.Name.ValueString()}
+	plan.CSI, plan.ImageRegistry = r.backend.planExport(ctx, create, plan.CSI, diags), r.backend.registry(plan.ImageRegistry)
 	spec := plan.spec()
 	spec.ID = goes.ID
 	plan.APIURL = plan.urlOfEndpoint()
@@ -92,6 +100,7 @@ func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req
 		report(create, review.Problems, clusterPaths, diags)
 		plan.place(ctx, review.Assignment, spec.Shape, diags)
 	}
+	report(create, r.check(addonsOfSpec(spec)), clusterPaths, diags)
 	r.lookUp(ctx, plan.K3sVersion, diags)
 	diags.Append(resp.Plan.Set(ctx, &plan)...)
 }
@@ -127,9 +136,11 @@ func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterMod
 	diags := &resp.Diagnostics
 	update := task{"update", theCluster, name}
 	plan.keep(state)
+	plan.CSI, plan.ImageRegistry = r.backend.planExport(ctx, update, keptExport(plan.CSI, state.CSI), diags), r.backend.registry(state.ImageRegistry)
 	spec, before := plan.assuming(state), state.before(ctx, diags)
 	o := outlookFor(ctx, record.ServerPool, state.membersModel, state.controlPlane().NodeCount, plan.controlPlane().NodeCount, rules{}, diags)
-	if plan.same(state) && !o.changes() {
+	addons := addonDrift(addonsOf(ctx, state.Addons, diags), addonsOfSpec(spec).Addons())
+	if plan.same(state) && !o.changes() && len(addons) == 0 {
 		r.hasHosts(update, plan, diags)
 		diags.Append(resp.Plan.Set(ctx, &plan)...)
 		return
@@ -140,16 +151,19 @@ func (r *clusterResource) planUpdate(ctx context.Context, plan, state clusterMod
 		review, reviewed = r.review(ctx, update, plan, spec, &before, diags)
 	}
 	o.learn(review)
-	o.warnDrift("Cluster", name, lostServers(o.nodes), diags)
+	o.warnDrift("Cluster", name, addons, lostServers(o.nodes), diags)
 	o.warnRenewed("Cluster", name, record.Upgrade{}, diags)
 	warnPause(name, o, diags)
-	report(update, review.Problems, clusterPaths, diags)
+	report(update, slices.Concat(review.Problems, r.check(addonsOfSpec(spec))), clusterPaths, diags)
 	if makes(review, 0) {
 		r.backend.hasTemplate(update, diags)
 	}
 	quiet := !o.changes() && plan.decided() && !disturbs(review) && (reviewed || plan.sameNodes(state))
 	if !quiet {
-		plan.open(ctx)
+		plan.openNodes(ctx)
+	}
+	if len(addons) > 0 || len(review.Addons) > 0 || !plan.sameAddons(state) || state.Addons.IsNull() {
+		plan.openAddons(ctx)
 	}
 	if review.Assignment != nil || !quiet {
 		plan.place(ctx, review.Assignment, spec.Shape, diags)
@@ -185,19 +199,28 @@ func (r *clusterResource) hasHosts(t task, plan clusterModel, diags *diag.Diagno
 
 // replaces reports whether the plan replaces the cluster of the state.
 func (m clusterModel) replaces(state clusterModel) bool {
-	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge)
+	return !m.Name.Equal(state.Name) || !m.Network.Equal(state.Network) || !m.Bridge.Equal(state.Bridge) || len(rebuilds(m.CNI, state.CNI)) > 0
 }
 
 // keep plans the computed values of the state.
 func (m *clusterModel) keep(state clusterModel) {
-	m.APIURL, m.Status, m.Conditions, m.membersModel = state.APIURL, state.Status, state.Conditions, state.membersModel
+	m.APIURL, m.Status, m.Conditions, m.Addons, m.membersModel = state.APIURL, state.Status, state.Conditions, state.Addons, state.membersModel
 }
 
-// open plans new values for what a change of nodes alters.
-func (m *clusterModel) open(ctx context.Context) {
+// openNodes and openAddons plan new values for what a change of nodes or of add-ons alters.
+func (m *clusterModel) openNodes(ctx context.Context) {
+	m.Nodes = types.MapUnknown(m.Nodes.ElementType(ctx))
+	m.openStatus(ctx)
+}
+
+func (m *clusterModel) openAddons(ctx context.Context) {
+	m.Addons = types.MapUnknown(m.Addons.ElementType(ctx))
+	m.openStatus(ctx)
+}
+
+func (m *clusterModel) openStatus(ctx context.Context) {
 	m.Status = types.StringUnknown()
 	m.Conditions = types.ListUnknown(m.Conditions.ElementType(ctx))
-	m.Nodes = types.MapUnknown(m.Nodes.ElementType(ctx))
 }
 
 // urlOfEndpoint is the URL of the API where an endpoint tells it, and unknown otherwise.

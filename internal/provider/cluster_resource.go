@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -11,15 +12,18 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
-type clusterResource struct{ backend *backend }
+type clusterResource struct {
+	// check says what is wrong with add-ons; it asks nobody.
+	check   func(cluster.AddonSpec) []cluster.Problem
+	backend *backend
+}
 
 var (
-	_ resource.ResourceWithConfigure   = (*clusterResource)(nil)
-	_ resource.ResourceWithModifyPlan  = (*clusterResource)(nil)
-	_ resource.ResourceWithImportState = (*clusterResource)(nil)
+	_ resource.ResourceWithConfigure      = (*clusterResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*clusterResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*clusterResource)(nil)
+	_ resource.ResourceWithImportState    = (*clusterResource)(nil)
 )
-
-func newClusterResource() resource.Resource { return &clusterResource{} }
 
 // Metadata names the resource.
 func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -29,6 +33,25 @@ func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest
 // Configure takes over the provider's data.
 func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
 	r.backend = backendOf(req.ProviderData, &resp.Diagnostics)
+}
+
+// ValidateConfig checks the charts and the values of add-ons, as far as they are known. The plan checks the rest, which validators have
+// looked at already.
+func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var m clusterModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	spec := m.spec()
+	if !whole(m.CNI) {
+		spec.Settings.CNI = cniOf(types.ObjectNull(cniTypes))
+	}
+	for _, p := range r.check(addonsOfSpec(spec)) {
+		if slices.Contains(chartFields, p.Field) {
+			task{"use", string(p.Field), ""}.failAt(&resp.Diagnostics, clusterPaths[p.Field], p.Err)
+		}
+	}
 }
 
 // Create makes the cluster. With an error, what exists by then is in the state.
@@ -47,6 +70,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 		case err == nil:
 			m.settle(ctx, state, diags)
 		case len(state.Nodes) > 0:
+			m.setAddons(state.Spec)
 			m.setState(ctx, state, diags)
 			m.DeletionProtection = types.BoolValue(false) // What did not come to be can be made anew.
 		default:

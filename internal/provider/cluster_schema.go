@@ -75,6 +75,8 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			Validators: []validator.List{noNulls{}, listvalidator.ValueStringsAre(sanForm())},
 		},
 		"control_plane": controlPlaneAttribute(),
+		"cni":           cniAttribute(),
+		"csi":           csiAttribute(),
 		"ssh_authorized_keys": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Public SSH keys, lines of an `authorized_keys` file, for the image's default user. " + inPlace +
@@ -106,10 +108,16 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			MarkdownDescription: "What `status` sums up, in the manner of Kubernetes conditions.",
 			NestedObject:        conditionObject(),
 		},
+		"addons": addonsAttribute(),
+		"image_registry": schema.StringAttribute{
+			Computed: true,
+			MarkdownDescription: "Registry that the images of k3s and of the add-ons come from, as the provider's `image_registry` has it. Another one is taken over in place: k3s is restarted on the servers, one at a time, " +
+				"and the add-ons are upgraded.",
+		},
 	}
 	addMembers(attributes, "servers of the cluster", "cp-1")
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A k3s cluster: its settings and its control plane. Workers come as `cockpit_k3s_node_pool`.",
+		MarkdownDescription: "A k3s cluster: its settings, its control plane, its network and its storage. Workers come as `cockpit_k3s_node_pool`.",
 		Attributes:          attributes,
 	}
 }

@@ -23,7 +23,11 @@ func TestClusterLife(t *testing.T) {
 	spec := w.engine.lastSpec
 	want := cluster.Spec{
 		ID: spec.ID, Name: "prod", Servers: 1,
-		Settings:   record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default", SSHAuthorizedKeys: []string{sshKey}},
+		Settings: record.Cluster{
+			K3sVersion: "v1.36.1+k3s1", Network: "default", SSHAuthorizedKeys: []string{sshKey},
+			CNI: record.CNI{Plugin: record.Flannel, Routing: record.VXLAN, PodCIDR: "10.42.0.0/16", ServiceCIDR: "10.43.0.0/16"},
+			CSI: record.CSI{LocalPath: &record.LocalPath{Path: "/opt/local-path-provisioner"}, DefaultClass: record.LocalPathClass},
+		},
 		Shape:      record.Shape{VCPUs: 2, MemoryMiB: 4096, DiskGiB: 40, StoragePool: "default", Clone: record.Overlay},
 		Placement:  record.Placement{Strategy: record.Auto, AntiAffinity: record.Required},
 		Assignment: cluster.Assignment{"cp-1": "default"},
@@ -184,6 +188,7 @@ func TestClusterChanges(t *testing.T) {
 			}
 			// The engine may find more than was planned; the state holds what was planned until the next refresh.
 			w.engine.nodes = but(nodesNamed("prod", "cp", record.Server, 1), "prod-cp-1", cluster.NodeNotReady)
+			w.engine.addons = cluster.AddonStatuses{cluster.LocalPath: {Version: "9.9.9", State: cluster.AddonDeployed}}
 			_, diags := w.apply(clusterType, state, config, p)
 			wantDiags(t, diags)
 		})
@@ -427,7 +432,7 @@ func TestClusterImport(t *testing.T) {
 		ID: clusterID, Name: "prod", Servers: 3,
 		Settings: record.Cluster{
 			K3sVersion: "v1.36.1+k3s1", Bridge: "br0", SSHAuthorizedKeys: []string{sshKey},
-			Endpoint: "k8s.example", TLSSANs: []string{"api.example", "192.0.2.9"},
+			Endpoint: "k8s.example", TLSSANs: []string{"api.example", "192.0.2.9"}, CSI: defaultCSI(),
 		},
 		Shape:     record.Shape{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 20, StoragePool: "ssd", Clone: record.Full},
 		Placement: record.Placement{Strategy: record.Manual, Hosts: []string{"default"}},

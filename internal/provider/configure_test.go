@@ -1,14 +1,29 @@
 package provider
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/addons"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
+
+// someCA is the certificate of an authority.
+const someCA = `-----BEGIN CERTIFICATE-----
+MIIBejCCASGgAwIBAgIUS/F5fHrFUWAnqxweg3WDQlH41j8wCgYIKoZIzj0EAwIw
+EjEQMA4GA1UEAwwHZXhhbXBsZTAgFw0yNjEyMDEwNTMyMDhaGA8yMTI2MTEwNzA1
+MzIwOFowEjEQMA4GA1UEAwwHZXhhbXBsZTBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABFi9226QhAvYBfafejNUtamtx4bssREA4dHEOWkBcUdhsdf3MUwuYfSsunQn
+LHjYVsgBRSTWAFKgomD3hkrKMb+jUzBRMB0GA1UdDgQWBBS1PLcHcD47TnQtlSx1
++S2MCsRmijAfBgNVHSMEGDAWgBS1PLcHcD47TnQtlSx1+S2MCsRmijAPBgNVHRMB
+Af8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIC+MLF0Ec6GO/ZdIW+I01qNAV7fp
+//iTMOK3jYUtkFdzAiAe294gzITR00nvYke/V3DmBqRtsxhbd+bwHBjeUUlMNA==
+-----END CERTIFICATE-----
+`
 
 func TestConfigure(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -32,13 +47,15 @@ func TestConfigure(t *testing.T) {
 			},
 			"template":    object{"hypervisor": "hv-a", "pool": "templates", "volume": "v.qcow2", "shared": true},
 			"k3s":         object{"install_script_url": "http://mirror/k3s.sh", "releases_url": "https://mirror/releases", "github_token": "own"},
-			"parallelism": 2,
+			"parallelism": 2, "image_registry": "registry.example:5000/mirror",
+			"charts": object{"repository": "https://mirror.example/charts", "username": "me", "password": "geheim", "ca_pem": someCA},
 		}, map[string]string{envURI: "qemu+ssh://hv/system", envGitHub: "t0ken"}, settings{
 			hypervisors: map[string]hypervisor.Config{
 				"hv-a": {URI: "qemu+ssh://hv-a/system", VirtType: "qemu", Overcommit: machine.Overcommit{CPU: 2.5, Memory: 0.9, Disk: 3}}, "hv-b": {URI: "qemu+ssh://hv-b/system", Schedulable: true, Overcommit: machine.DefaultOvercommit},
 			},
 			template:         &hypervisor.TemplateRef{Hypervisor: "hv-a", Pool: "templates", Volume: "v.qcow2", Shared: true},
 			installScriptURL: "http://mirror/k3s.sh", parallelism: 2,
+			charts: addons.Options{Repository: "https://mirror.example/charts", Username: "me", Password: "geheim", CA: []byte(someCA)},
 		}, origin{url: "https://mirror/releases", token: k3s.Token{Secret: "own", Origin: "the provider's k3s.github_token"}}},
 		"template of the only hypervisor": {someTemplate(), nil, settings{
 			hypervisors:      map[string]hypervisor.Config{"default": {URI: "qemu:///system", Schedulable: true, Overcommit: machine.DefaultOvercommit}},
@@ -68,6 +85,25 @@ func TestConfigure(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", w.releases.origin, tt.origin)
 			}
 		})
+	}
+}
+
+// The password of the mirror for charts stands in no plan and no state.
+func TestPasswordOfChartsStaysWithTheProvider(t *testing.T) {
+	w := newWorld(t, with(threeHosts(), object{"charts": object{"repository": "https://mirror.example/charts", "username": "me", "password": "s3cr3t"}}))
+	config := with(clusterConfig(), object{"cni": object{"plugin": "cilium"}})
+	p := w.plan(clusterType, nil, config)
+	state, diags := w.apply(clusterType, nil, config, p)
+	for name, o := range map[string]object{"plan": p.state, "state": state} {
+		if strings.Contains(fmt.Sprint(o), "s3cr3t") {
+			t.Errorf("the %s holds the password: %v", name, o)
+		}
+	}
+	if strings.Contains(string(p.private)+render(p.diags)+render(diags), "s3cr3t") {
+		t.Error("private data or diagnostics hold the password")
+	}
+	if w.engine.settings.charts.Password != "s3cr3t" {
+		t.Error("the catalogue does not get the password")
 	}
 }
 
@@ -109,6 +145,27 @@ func TestConfigureRefuses(t *testing.T) {
 			[]string{"error at k3s.install_script_url: Unable to use URL\n", "It has to begin with https:// or http:// and a host.", "k3s.install_script_url"}},
 		"token without TLS": {object{"k3s": object{"releases_url": "http://mirror/releases", "github_token": "s3cr3t"}}, nil,
 			[]string{"error at k3s.github_token: Unable to use k3s.github_token\n", "unencrypted to releases_url", "What to do: "}},
+		"charts over ftp": {object{"charts": object{"repository": "ftp://mirror.example/charts"}}, nil,
+			[]string{"error at charts.repository: Unable to use charts.repository\n", "https://, http:// or oci://", "The attribute is charts.repository."}},
+		"credentials in the URL of charts": {object{"charts": object{"repository": "https://me:s3cr3t@mirror.example/charts"}}, nil,
+			[]string{"error at charts.repository: Unable to use charts.repository\n", "It holds credentials", "username and password"}},
+		"registry without a place for charts": {object{"charts": object{"repository": "oci://registry.example/"}}, nil, []string{`"oci://registry.example/charts"`}},
+		"user without a password": {object{"charts": object{"repository": "https://mirror.example/charts", "username": "me"}}, nil,
+			[]string{"error at charts.username: Unable to use charts.username\n", "no password beside it"}},
+		"password without a user": {object{"charts": object{"repository": "https://mirror.example/charts", "password": "s3cr3t"}}, nil,
+			[]string{"error at charts.password: Unable to use charts.password\n", "no username beside it"}},
+		"password without TLS": {object{"charts": object{"repository": "http://mirror.example/charts", "username": "me", "password": "s3cr3t"}}, nil,
+			[]string{"error at charts.password: Unable to use charts.password\n", "unencrypted to charts.repository", "What to do: "}},
+		"path of a certificate": {object{"charts": object{"repository": "https://mirror.example/charts", "ca_pem": "/etc/ssl/ca.pem"}}, nil,
+			[]string{"error at charts.ca_pem: Unable to use charts.ca_pem\n", `file("ca.pem")`}},
+		"key for a certificate": {object{"charts": object{"repository": "https://mirror.example/charts", "ca_pem": "-----BEGIN PRIVATE KEY-----\ns3cr3t\n"}}, nil,
+			[]string{"error at charts.ca_pem: ", "private key"}},
+		"URL of an image registry":         {object{"image_registry": "https://registry.example"}, nil, []string{"error at image_registry: Unable to use image_registry\n", "It is a URL"}},
+		"end of an image registry":         {object{"image_registry": "registry.example:5000/mirror/"}, nil, []string{"error at image_registry: ", "The form is host[:port][/path]"}},
+		"upper case in an image registry":  {object{"image_registry": "registry.example/Mirror"}, nil, []string{"error at image_registry: ", "The form is host[:port][/path]"}},
+		"credentials in an image registry": {object{"image_registry": "me:s3cr3t@registry.example"}, nil, []string{"error at image_registry: ", "registries_yaml"}},
+		"empty image registry":             {object{"image_registry": ""}, nil, []string{"error at image_registry: ", "The form is host[:port][/path]"}},
+		"port of an image registry":        {object{"image_registry": "registry.example:https"}, nil, []string{"error at image_registry: ", "The form is host[:port][/path]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, object{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
 )
 
@@ -23,6 +24,14 @@ type fakeEngine struct {
 	// changes are what reviews say of nodes that stand, warnings what applies and deletes tell.
 	changes  map[string]cluster.Change
 	warnings []error
+	// works are the add-ons that reviews of clusters say an apply works on, addons those that are otherwise than by default: an
+	// apply mends what is not deployed. With unseen nobody looks at them. faults are what is wrong with add-ons at once.
+	works  []cluster.Addon
+	addons cluster.AddonStatuses
+	unseen bool
+	faults []cluster.Problem
+	// exports are the NFS exports of storage pools.
+	exports map[string]machine.Export
 	// hosts take the nodes of a group in turn; none stand for "default". blind reviews tell nothing of that.
 	hosts []string
 	blind bool
@@ -60,7 +69,9 @@ func (e *fakeEngine) note(ctx context.Context, call string, prior cluster.Nodes)
 func (e *fakeEngine) CheckCluster(ctx context.Context, spec cluster.Spec, before *cluster.State) (cluster.Review, error) {
 	e.note(ctx, "check cluster", nodesBefore(before))
 	e.lastSpec = spec
-	return e.review(record.ServerPool, spec.Servers, nodesBefore(before)), nil
+	r := e.review(record.ServerPool, spec.Servers, nodesBefore(before))
+	r.Addons = e.works
+	return r, nil
 }
 
 func (e *fakeEngine) CheckPool(ctx context.Context, spec cluster.PoolSpec, before *cluster.PoolState) (cluster.Review, error) {
@@ -127,6 +138,15 @@ func (e *fakeEngine) ReadPool(ctx context.Context, spec cluster.PoolSpec, prior 
 
 func (e *fakeEngine) ApplyCluster(ctx context.Context, spec cluster.Spec, before *cluster.State, waits cluster.Waits) (cluster.State, error) {
 	e.note(ctx, "apply cluster", nodesBefore(before))
+	if nfs := spec.Settings.CSI.NFS; nfs != nil && nfs.Server == "" {
+		told := *nfs
+		told.Server, told.Path = e.exports[nfs.Pool].Server, e.exports[nfs.Pool].Path
+		spec.Settings.CSI.NFS = &told
+	}
+	if e.err == nil {
+		e.addons = maps.Clone(e.addons)
+		maps.DeleteFunc(e.addons, func(_ cluster.Addon, s cluster.AddonStatus) bool { return s.State != cluster.AddonDeployed })
+	}
 	e.states, e.changes = nil, nil
 	e.lastSpec, e.lastWaits = spec, waits
 	if e.err != nil && before != nil {
@@ -180,6 +200,18 @@ func (e *fakeEngine) Kubeconfig(ctx context.Context, clusterID string) (k3s.Kube
 	return e.kube, e.err
 }
 
+// Export knows no pool but those of the test; without any, the hypervisors do not answer.
+func (e *fakeEngine) Export(ctx context.Context, pool string) (machine.Export, error) {
+	e.note(ctx, "export "+pool, nil)
+	switch x, ok := e.exports[pool]; {
+	case ok:
+		return x, nil
+	case e.exports == nil:
+		return machine.Export{}, fmt.Errorf("dial: %w", machine.ErrUnreachable)
+	}
+	return machine.Export{}, fmt.Errorf("storage pool %q: %w", pool, machine.ErrNotFound)
+}
+
 func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 	s := cluster.State{
 		Spec: spec, Nodes: e.nodes, Endpoint: "https://192.0.2.10:6443", Status: cluster.Active,
@@ -190,6 +222,13 @@ func (e *fakeEngine) state(spec cluster.Spec) cluster.State {
 	}
 	if s.Nodes == nil {
 		s.Nodes = e.stand(spec.Name, record.ServerPool, record.Server, spec.Servers)
+	}
+	if !e.unseen {
+		s.Addons = cluster.AddonStatuses{}
+		for _, a := range addonsOfSpec(spec).Addons() {
+			s.Addons[a] = cluster.AddonStatus{Chart: string(a), Version: "1.2.3", Namespace: "kube-system", State: cluster.AddonDeployed}
+		}
+		maps.Copy(s.Addons, e.addons)
 	}
 	e.disturb(s.Nodes)
 	for _, n := range s.Nodes {

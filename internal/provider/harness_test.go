@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 )
 
 // object is a configuration, plan or state in plain Go: string, int, bool, []any, object, nil for null, and unknown.
@@ -50,6 +52,7 @@ func newWorld(t *testing.T, config object) *world {
 	w := &world{t: t, engine: &fakeEngine{}, releases: &fakeReleases{}}
 	p := &cockpit{
 		version: "test",
+		check:   func(cluster.AddonSpec) []cluster.Problem { return w.engine.faults },
 		connect: func(s settings) engine {
 			w.engine.settings = s
 			return w.engine

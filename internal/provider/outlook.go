@@ -208,9 +208,9 @@ func shortName(group, name string) string {
 // byNumber orders the names of the nodes of one group: <cluster>-<group>-<n>.
 func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// warnDrift tells why a plan changes nodes although no attribute has changed. What else there is to say comes last.
-func (o outlook) warnDrift(thing, name, more string, diags *diag.Diagnostics) {
-	if lines := o.drift(); len(lines) > 0 {
+// warnDrift tells why a plan changes nodes and add-ons although no attribute has changed. What else there is to say comes last.
+func (o outlook) warnDrift(thing, name string, addons []string, more string, diags *diag.Diagnostics) {
+	if lines := append(o.drift(), addons...); len(lines) > 0 {
 		diags.AddWarning(fmt.Sprintf("%s %q has drifted", thing, name),
 			paragraphs("The next apply brings it back:\n\n- "+strings.Join(lines, "\n- "), more))
 	}

@@ -326,11 +326,11 @@ func TestTimeoutsOfPools(t *testing.T) {
 	}
 	config := pool(object{"node_count": 5, "drain": object{"timeout": "10m"}, "upgrade_settings": object{"max_surge": 1, "max_unavailable": 1}})
 	state := w.create(poolType, config)
-	near("the create", time.Hour)
+	near("the create", 75*time.Minute)
 	smaller := with(config, object{"node_count": 2})
 	state, _ = w.apply(poolType, state, smaller, w.plan(poolType, state, smaller))
-	near("the update of five nodes, two at a time", time.Hour+5*30*time.Minute)
-	if w.engine.lastWaits != cluster.WaitsWithin(time.Hour) {
+	near("the update of five nodes, two at a time", 75*time.Minute+5*30*time.Minute)
+	if w.engine.lastWaits != cluster.WaitsWithin(75*time.Minute) {
 		t.Errorf("the update had the waits %+v", w.engine.lastWaits)
 	}
 	w.apply(poolType, state, nil, planned{})
@@ -341,7 +341,7 @@ func TestTimeoutsOfPools(t *testing.T) {
 }
 
 func TestWaitsScaleWithTheTimeout(t *testing.T) {
-	const h = time.Hour
+	const h = cluster.DefaultCreateTimeout
 	for name, tt := range map[string]struct {
 		span    span
 		timeout time.Duration
@@ -352,12 +352,12 @@ func TestWaitsScaleWithTheTimeout(t *testing.T) {
 		"long create":                 {createSpan(1), 3 * h, 3 * h},
 		"three servers":               {createSpan(3), 3 * h, h},
 		"three servers, short":        {createSpan(3), h, h / 3},
-		"rolling change":              {updateSpan(1, 3, 10*time.Minute), h + 90*time.Minute, h},
-		"rolling change, less":        {updateSpan(1, 3, 10*time.Minute), h, h},
-		"rolling change, short":       {updateSpan(1, 3, 10*time.Minute), h / 2, h / 2},
-		"rolling change, twice":       {updateSpan(1, 3, 10*time.Minute), 5 * h, 2 * h},
+		"rolling change":              {updateSpan(1, 3, h/2-roundTime), 5 * h / 2, h},
+		"rolling change, less":        {updateSpan(1, 3, h/2-roundTime), h, h},
+		"rolling change, short":       {updateSpan(1, 3, h/2-roundTime), h / 2, h / 2},
+		"rolling change, twice":       {updateSpan(1, 3, h/2-roundTime), 5 * h, 2 * h},
 		"destroy":                     {deleteSpan(0), h / 3, h / 3},
-		"destroy, which has no waits": {deleteSpan(h), 2 * h, h * 3 / 2},
+		"destroy, which has no waits": {deleteSpan(3*h/2 - cluster.DefaultDeleteTimeout), 2 * h, h * 4 / 3},
 	} {
 		want := cluster.WaitsWithin(tt.want)
 		if got := tt.span.waits(tt.timeout); fmt.Sprint(got) != fmt.Sprint(want) {

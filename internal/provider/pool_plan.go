@@ -93,7 +93,7 @@ func (r *poolResource) planUpdate(ctx context.Context, plan, state poolModel, re
 		review, reviewed = r.review(ctx, update, assumed, &before, diags)
 	}
 	o.learn(review)
-	o.warnDrift("Node pool", update.name, "", diags)
+	o.warnDrift("Node pool", update.name, nil, "", diags)
 	o.warnRenewed("Node pool", update.name, spec.Upgrade, diags)
 	report(update, review.Problems, poolPaths, diags)
 	if makes(review, spec.Upgrade.MaxSurge) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/addons"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
@@ -34,6 +35,8 @@ const typeName = "cockpit"
 // cockpit is the provider. What it is made of does no I/O before it is asked.
 type cockpit struct {
 	version string
+	// check says what is wrong with add-ons before anything is configured.
+	check func(cluster.AddonSpec) []cluster.Problem
 	// connect makes the engine, and list the client for the list of k3s releases.
 	connect func(settings) engine
 	list    func(origin) (releases, error)
@@ -46,7 +49,9 @@ var (
 
 // New returns the provider of a release.
 func New(version string) func() provider.Provider {
-	return func() provider.Provider { return &cockpit{version: version, connect: connect, list: list} }
+	return func() provider.Provider {
+		return &cockpit{version: version, check: addons.New(addons.Options{}).Check, connect: connect, list: list}
+	}
 }
 
 // Metadata names the provider.
@@ -80,6 +85,18 @@ func (p *cockpit) Schema(_ context.Context, _ provider.SchemaRequest, resp *prov
 				Optional:            true,
 				MarkdownDescription: "Where k3s comes from.",
 				Attributes:          k3sAttributes(),
+			},
+			"charts": schema.SingleNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "A mirror for the charts of all add-ons, in place of the repositories of their projects. This machine fetches charts, not the nodes. " +
+					"Default: each chart comes from its project.",
+				Attributes: chartsAttributes(),
+			},
+			"image_registry": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Registry, as `host[:port][/path]`, that mirrors the images of k3s and of the add-ons under their own names, such as `registry.example:5000` with `cilium/cilium` for `quay.io/cilium/cilium`. " +
+					"How nodes trust it and log in to it is told by `registries_yaml`. A change is taken over in place by the next apply of each cluster. Default: each image comes from its own registry.",
+				Validators: []validator.String{imageRegistryForm()},
 			},
 			"parallelism": schema.NumberAttribute{
 				Optional:            true,
@@ -188,6 +205,7 @@ func (p *cockpit) ValidateConfig(ctx context.Context, req provider.ValidateConfi
 func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	b := &backend{known: req.Config.Raw.IsFullyKnown()}
 	resp.ResourceData, resp.DataSourceData = b, b
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("image_registry"), &b.imageRegistry)...)
 	var source types.Object
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("k3s"), &source)...)
 	k := newK3sModel(ctx, source, &resp.Diagnostics)
@@ -212,7 +230,7 @@ func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, 
 
 // Resources lists the resources.
 func (p *cockpit) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newClusterResource, newPoolResource}
+	return []func() resource.Resource{func() resource.Resource { return &clusterResource{check: p.check} }, newPoolResource}
 }
 
 // DataSources lists the data sources.
@@ -228,7 +246,7 @@ func connect(s settings) engine {
 	}
 	fleet := hypervisor.New(s.hypervisors, template, s.parallelism)
 	dial := func(kubeconfig []byte) (cluster.Kube, error) { return kube.New(kubeconfig) }
-	return cluster.New(fleet, dial, cluster.Options{Parallelism: s.parallelism, InstallScriptURL: s.installScriptURL})
+	return cluster.New(fleet, dial, cluster.Options{Parallelism: s.parallelism, InstallScriptURL: s.installScriptURL, Catalogue: addons.New(s.charts)})
 }
 
 // list makes the client for the list of k3s releases.

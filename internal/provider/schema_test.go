@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"go.yaml.in/yaml/v3"
 )
 
 // each visits every attribute of a schema with its path.
@@ -66,7 +67,7 @@ func TestSecretsInSchemas(t *testing.T) {
 	slices.Sort(sensitive)
 	want := []string{
 		"cockpit_k3s_cluster.control_plane.registries_yaml", "cockpit_k3s_node_pool.registries_yaml",
-		"data.cockpit_kubeconfig.client_key", "data.cockpit_kubeconfig.raw", "provider.k3s.github_token",
+		"data.cockpit_kubeconfig.client_key", "data.cockpit_kubeconfig.raw", "provider.charts.password", "provider.k3s.github_token",
 	}
 	if !slices.Equal(sensitive, want) {
 		t.Errorf("sensitive attributes: got %v, want %v", sensitive, want)
@@ -94,7 +95,7 @@ func TestUnknownValuesAreValid(t *testing.T) {
 		}
 	}
 	for name, config := range map[string]object{
-		"all":     {"hypervisors": unknown, "template": unknown, "k3s": unknown, "parallelism": unknown},
+		"all":     {"hypervisors": unknown, "template": unknown, "k3s": unknown, "charts": unknown, "image_registry": unknown, "parallelism": unknown},
 		"uri":     {"hypervisors": object{"a": object{"uri": unknown}}, "template": object{"hypervisor": "b", "pool": unknown, "volume": "v"}},
 		"nothing": {},
 	} {
@@ -120,5 +121,34 @@ func TestManifestAgreesWithServer(t *testing.T) {
 	want := []string{fmt.Sprintf("%d.0", ProtocolVersion)}
 	if manifest.Version != 1 || !slices.Equal(manifest.Metadata.ProtocolVersions, want) {
 		t.Errorf("got %+v, want version 1 with protocol versions %v", manifest, want)
+	}
+}
+
+// The guide names the charts that the provider was tested with.
+func TestGuideNamesTheCharts(t *testing.T) {
+	raw, err := os.ReadFile("../addons/matrix.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var matrix map[string]struct{ Repository, Chart, CRDs, Version string }
+	if err := yaml.Unmarshal(raw, &matrix); err != nil || len(matrix) == 0 {
+		t.Fatalf("matrix.yaml: %v", err)
+	}
+	guide, err := os.ReadFile("../../templates/guides/networking-and-storage.md.tmpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pinned := range matrix {
+		charts, repository := "`"+pinned.Chart+"`", "the provider itself"
+		if pinned.CRDs != "" {
+			charts += ", `" + pinned.CRDs + "`"
+		}
+		if pinned.Repository != "" {
+			repository = "`" + pinned.Repository + "`"
+		}
+		row := fmt.Sprintf("| `%s` | %s | %s | %s |", name, charts, pinned.Version, repository)
+		if !strings.Contains(string(guide), row) {
+			t.Errorf("the guide lacks the row %s", row)
+		}
 	}
 }

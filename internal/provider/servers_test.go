@@ -272,7 +272,7 @@ func TestImportFillsPlacement(t *testing.T) {
 			w := newFleet(t)
 			w.engine.cluster = cluster.Spec{
 				ID: clusterID, Name: "prod", Servers: 1, Shape: shape, Placement: p,
-				Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default"},
+				Settings: record.Cluster{K3sVersion: "v1.36.1+k3s1", Network: "default", CSI: defaultCSI()},
 			}
 			state, diags := w.importState(clusterType, "prod")
 			wantDiags(t, diags)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/addons"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/hypervisor"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/k3s"
@@ -35,6 +36,8 @@ type providerModel struct {
 	Hypervisors types.Map    `tfsdk:"hypervisors"`
 	Template    types.Object `tfsdk:"template"`
 	K3s         types.Object `tfsdk:"k3s"`
+	Charts      types.Object `tfsdk:"charts"`
+	Registry    types.String `tfsdk:"image_registry"`
 	Parallelism types.Number `tfsdk:"parallelism"`
 }
 
@@ -66,6 +69,7 @@ type settings struct {
 	// template is nil where the configuration has none.
 	template         *hypervisor.TemplateRef
 	installScriptURL string
+	charts           addons.Options
 	parallelism      int
 }
 
@@ -84,6 +88,7 @@ func (m providerModel) resolve(ctx context.Context, diags *diag.Diagnostics) set
 	s := settings{parallelism: cmp.Or(integer(m.Parallelism), cluster.DefaultParallelism)}
 	s.hypervisors = m.resolveHypervisors(ctx, diags)
 	s.installScriptURL = cmp.Or(newK3sModel(ctx, m.K3s, diags).InstallScriptURL.ValueString(), defaultInstallScriptURL)
+	s.charts = chartsOf(m.Charts, diags)
 	if !m.Template.IsNull() {
 		s.template = m.resolveTemplate(ctx, s.hypervisors, diags)
 	}

@@ -13,5 +13,15 @@ resource "cockpit_k3s_cluster" "prod" {
     storage_pool = "ssd"
   }
 
+  # Cilium in place of Flannel, and volumes on an NFS server beside those on the nodes' own disks.
+  cni = {
+    plugin = "cilium"
+    hubble = true
+  }
+  csi = {
+    local_path = {}
+    nfs        = { server = "nas.example", path = "/export/k8s-prod", nfs_version = "4.1" }
+  }
+
   ssh_authorized_keys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEkeyEXAMPLEkeyEXAMPLEkeyEXAMPLEkeyEXA me@example"]
 }
