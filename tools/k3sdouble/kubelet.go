@@ -15,6 +15,9 @@ import (
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/kubeapi"
 )
 
+// networkNotReady is what a container runtime without a network configuration says.
+const networkNotReady = "network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+
 const (
 	leaseEvery  = 10 * time.Second
 	leaseFor    = 40
@@ -155,7 +158,7 @@ func (k *kubelet) status(f facts, networkReady bool) kubeapi.NodeStatus {
 	ready := kubeapi.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: now}
 	if !networkReady {
 		ready.Status, ready.Reason = "False", "KubeletNotReady"
-		ready.Message = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+		ready.Message = "container runtime " + networkNotReady
 	}
 	addresses := []kubeapi.Address{{Type: "InternalIP", Address: k.o.nodeIP.String()}}
 	for _, ip := range k.o.extraIPs {

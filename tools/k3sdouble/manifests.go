@@ -55,7 +55,12 @@ func (s *server) writeManifests() error {
 	if err != nil {
 		return err
 	}
+	registry := s.o.values.str("system-default-registry", "")
+	if registry != "" {
+		registry += "/"
+	}
 	fill := strings.NewReplacer(
+		"%{SYSTEM_DEFAULT_REGISTRY}%", registry,
 		"%{CLUSTER_DNS}%", dns, "%{CLUSTER_DOMAIN}%", s.o.shared().ClusterDomain,
 		"%{DEFAULT_LOCAL_STORAGE_PATH}%", s.o.values.str("default-local-storage-path", s.o.path("storage")),
 	)

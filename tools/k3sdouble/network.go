@@ -61,6 +61,9 @@ func (n *network) start(ctx context.Context, podCIDR string) error {
 		{"flannel.1", base.String() + "/32", [][]string{{"vxlan", "id", "1", "dstport", "8472", "nolearning"}, {"dummy"}}},
 		{"cni0", netip.PrefixFrom(base.Next(), prefix.Bits()).String(), [][]string{{"bridge"}, {"dummy"}}},
 	} {
+		if link.name == "flannel.1" && n.flannel != "vxlan" {
+			continue // the other backends have no such interface
+		}
 		if err := addLink(ctx, link.name, link.addr, link.kinds); err != nil {
 			// The interfaces are there to be seen; nothing goes through them.
 			log.warnf("Failed to set up %s: %v", link.name, err)

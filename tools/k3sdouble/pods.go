@@ -26,8 +26,10 @@ const (
 	endAfter    = time.Second
 	podRetry    = 2 * time.Second
 
-	// exitAnnotation makes a Job's pod fail with that exit code.
+	// exitAnnotation makes a Job's pod fail with that exit code. While it is exitLater, the pod runs on: whoever plays its
+	// program in the lab will tell how it ends.
 	exitAnnotation = "double.k3s.io/exit-code"
+	exitLater      = "wait"
 	// stubbornAnnotation makes a pod that is deleted stay until the end of its grace period, as one does whose program
 	// ignores SIGTERM.
 	stubbornAnnotation = "double.k3s.io/ignores-sigterm"
@@ -156,7 +158,7 @@ func (t *podTable) schedule(e *podEntry, fresh bool) {
 	switch step := t.next(e.pod); step {
 	case stepEnd:
 		e.due = endOf(e.pod, now)
-	case stepStart:
+	case stepStart, stepCreate, stepPull, stepBackOff:
 		e.due = now.Add(startAfter)
 	case stepFinish:
 		e.due = now.Add(finishAfter)
@@ -167,7 +169,10 @@ func (t *podTable) schedule(e *podEntry, fresh bool) {
 type step int
 
 const (
-	stepNone step = iota
+	stepNone    step = iota
+	stepCreate       // wait for the node's network
+	stepPull         // fail to pull an image
+	stepBackOff      // wait to pull it again, which the double never does
 	stepStart
 	stepFinish
 	stepEnd
@@ -179,13 +184,20 @@ func (t *podTable) next(p kubeapi.Pod) step {
 	case p.Metadata.DeletionTimestamp != nil:
 		return stepEnd
 	case p.Status.Phase == "Running" && isJob(p):
-		return stepFinish
-	case p.Status.Phase == "Pending", p.Status.Phase == "Running" && isUnready(p):
-		if p.Spec.HostNetwork || t.cidr.IsValid() && t.k.network.ready() {
-			return stepStart
+		if p.Metadata.Annotations[exitAnnotation] != exitLater {
+			return stepFinish
 		}
+	case p.Status.Phase == "Running" && isUnready(p) && t.networked(p):
+		return stepStart
+	case p.Status.Phase == "Pending":
+		return nextToStart(p, t.networked(p))
 	}
 	return stepNone
+}
+
+// networked reports whether a pod has the network that it needs; the caller holds mu.
+func (t *podTable) networked(p kubeapi.Pod) bool {
+	return p.Spec.HostNetwork || t.cidr.IsValid() && t.k.network.ready()
 }
 
 // isUnready reports whether somebody has marked a pod that runs as not ready: the node controller does, while the node is
@@ -261,7 +273,7 @@ func (t *podTable) again(p kubeapi.Pod) {
 
 // take does a pod's next step.
 func (t *podTable) take(ctx context.Context, p kubeapi.Pod) error {
-	path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
+	path := podPath(p)
 	t.mu.Lock()
 	step, addr := t.next(p), t.k.o.nodeIP.String()
 	if step == stepStart && !p.Spec.HostNetwork {
@@ -279,6 +291,14 @@ func (t *podTable) take(ctx context.Context, p kubeapi.Pod) error {
 			return err
 		}
 		return t.network(p)
+	case stepCreate:
+		return t.waits(ctx, p, "NetworkNotReady", "network is not ready: container runtime "+networkNotReady, creatingStatus(p, t.k.o.nodeIP.String()))
+	case stepPull, stepBackOff:
+		reason := imagePull
+		if step == stepBackOff {
+			reason = imageBackOff
+		}
+		return t.waits(ctx, p, "Failed", "Error: "+reason, imageStatus(p, t.k.o.nodeIP.String(), reason))
 	case stepFinish:
 		return t.k.api.Patch(ctx, path+"/status", kubeapi.StrategicPatch, finishedStatus(p), nil)
 	case stepEnd:

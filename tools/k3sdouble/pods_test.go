@@ -39,12 +39,29 @@ func newTable(networkReady bool) *podTable {
 	return t
 }
 
-func pod(phase string, change func(*kubeapi.Pod)) kubeapi.Pod {
+func pod(phase string, changes ...func(*kubeapi.Pod)) kubeapi.Pod {
 	p := kubeapi.Pod{Metadata: kubeapi.Meta{UID: "u", Name: "p", Namespace: "n"}, Status: kubeapi.PodStatus{Phase: phase}, Spec: kubeapi.PodSpec{RestartPolicy: "Always"}}
-	if change != nil {
+	for _, change := range changes {
 		change(&p)
 	}
 	return p
+}
+
+func waitingFor(reason string) func(*kubeapi.Pod) {
+	return func(p *kubeapi.Pod) {
+		state := kubeapi.ContainerState{Waiting: &kubeapi.Waiting{Reason: reason}}
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, kubeapi.ContainerStatus{State: state})
+	}
+}
+
+func image(name string) func(*kubeapi.Pod) {
+	return func(p *kubeapi.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, kubeapi.Container{Name: "c", Image: name})
+	}
+}
+
+func verdict(code string) func(*kubeapi.Pod) {
+	return func(p *kubeapi.Pod) { p.Metadata.Annotations = map[string]string{exitAnnotation: code} }
 }
 
 func TestNextStepOfAPod(t *testing.T) {
@@ -60,8 +77,17 @@ func TestNextStepOfAPod(t *testing.T) {
 		pod     kubeapi.Pod
 		want    step
 	}{
-		"pending":                       {true, pod("Pending", nil), stepStart},
-		"pending, no network":           {false, pod("Pending", nil), stepNone},
+		"pending":                       {true, pod("Pending"), stepStart},
+		"pending, no network":           {false, pod("Pending"), stepCreate},
+		"waiting for the network":       {false, pod("Pending", waitingFor("ContainerCreating")), stepNone},
+		"the network came":              {true, pod("Pending", waitingFor("ContainerCreating")), stepStart},
+		"no such image":                 {true, pod("Pending", image("quay.io/x/missing:v1")), stepPull},
+		"no such image, told":           {true, pod("Pending", image("quay.io/x/missing:v1"), waitingFor("ErrImagePull")), stepBackOff},
+		"no such image, told twice":     {true, pod("Pending", image("quay.io/x/missing:v1"), waitingFor("ImagePullBackOff")), stepNone},
+		"an image that is there now":    {true, pod("Pending", image("quay.io/x/y:v1"), waitingFor("ImagePullBackOff")), stepStart},
+		"no image and no network":       {false, pod("Pending", image("missing")), stepCreate},
+		"Job with an end to be told":    {true, pod("Running", job, verdict("wait")), stepNone},
+		"Job whose end was told":        {true, pod("Running", job, verdict("1")), stepFinish},
 		"host network, no network":      {false, pod("Pending", func(p *kubeapi.Pod) { p.Spec.HostNetwork = true }), stepStart},
 		"running":                       {true, pod("Running", ready), stepNone},
 		"marked while the node was off": {true, pod("Running", unready), stepStart},
@@ -105,7 +131,7 @@ func TestEndOfAPod(t *testing.T) {
 
 func TestPodsWaitForTheNetwork(t *testing.T) {
 	table := newTable(false)
-	table.update(pod("Pending", nil), false)
+	table.update(pod("Pending", waitingFor(creating)), false)
 	if due, _ := table.pick(time.Now().Add(time.Minute)); len(due) != 0 {
 		t.Fatal("a pod started without a network")
 	}
@@ -231,5 +257,18 @@ func TestPackagedManifests(t *testing.T) {
 	}
 	if _, err := os.Stat(s.o.path("server", "manifests", "metrics-server.yaml")); err == nil {
 		t.Error("a disabled component has a manifest")
+	}
+}
+
+func TestImagesOfPackagedManifests(t *testing.T) {
+	for registry, want := range map[string]string{"": `image: "rancher/`, "registry.example:5000": `image: "registry.example:5000/rancher/`} {
+		s := &server{o: newOptions(t, "server", "--system-default-registry="+registry)}
+		if err := s.writeManifests(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(s.o.path("server", "manifests", "coredns.yaml"))
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("registry %q: %v\n%s", registry, err, b)
+		}
 	}
 }

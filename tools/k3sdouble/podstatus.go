@@ -10,7 +10,7 @@ import (
 func runningStatus(p kubeapi.Pod, podIP, hostIP string) map[string]any {
 	now := kubeapi.Now()
 	state := map[string]any{"running": map[string]any{"startedAt": now}}
-	done := map[string]any{"terminated": map[string]any{"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
+	done := terminated(0, "Completed", now)
 	return map[string]any{"status": map[string]any{
 		"phase": "Running", "startTime": now,
 		"podIP": podIP, "podIPs": []map[string]string{{"ip": podIP}}, "hostIP": hostIP, "hostIPs": []map[string]string{{"ip": hostIP}},
@@ -27,7 +27,7 @@ func finishedStatus(p kubeapi.Pod) map[string]any {
 	if n, err := strconv.Atoi(p.Metadata.Annotations[exitAnnotation]); err == nil && n != 0 {
 		phase, code, reason = "Failed", n, "Error"
 	}
-	state := map[string]any{"terminated": map[string]any{"exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now}}
+	state := terminated(code, reason, now)
 	return map[string]any{"status": map[string]any{
 		"phase":             phase,
 		"conditions":        conditions("False", "PodCompleted", now),
@@ -41,18 +41,27 @@ func conditions(ready, reason string, now any) []map[string]any {
 		{"type": "Ready", "status": ready, "reason": reason}, {"type": "ContainersReady", "status": ready, "reason": reason},
 	}
 	for _, c := range all {
-		c["lastTransitionTime"] = now
+		// Of an older condition nothing may stay.
+		c["lastTransitionTime"], c["message"] = now, ""
 	}
 	return all
 }
 
 func containers(list []kubeapi.Container, state map[string]any, ready, started bool) []map[string]any {
-	out := make([]map[string]any, len(list))
-	for i, c := range list {
-		out[i] = map[string]any{
-			"name": c.Name, "image": c.Image, "imageID": c.Image, "restartCount": 0, "ready": ready, "started": started, "state": state,
-			"containerID": "containerd://" + hashHex(c.Name+c.Image),
-		}
+	return each(list, func(c kubeapi.Container) map[string]any { return container(c, state, ready, started) })
+}
+
+// container is the status of one container. One that waits has not been made.
+func container(c kubeapi.Container, state map[string]any, ready, started bool) map[string]any {
+	out := map[string]any{
+		"name": c.Name, "image": c.Image, "imageID": "", "restartCount": 0, "ready": ready, "started": started, "state": state,
+	}
+	if state["waiting"] == nil {
+		out["imageID"], out["containerID"] = c.Image, "containerd://"+hashHex(c.Name+c.Image)
 	}
 	return out
+}
+
+func terminated(code int, reason string, at any) map[string]any {
+	return map[string]any{"terminated": map[string]any{"exitCode": code, "reason": reason, "startedAt": at, "finishedAt": at}}
 }

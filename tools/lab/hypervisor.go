@@ -69,6 +69,7 @@ func (l layout) prepareDirs(h Hypervisor) error {
 		write("/etc/libvirt/libvirtd.conf", libvirtdConf(h)),
 		write("/etc/libvirt/qemu.conf", qemuConf),
 		write(networkFile, networkXML),
+		write(poolFile(NFSPool), nfsPoolXML()),
 	)
 }
 
@@ -106,7 +107,7 @@ func (l layout) startHypervisor(h Hypervisor, kvm bool) (Daemon, error) {
 }
 
 // setUpHypervisor waits until the daemon answers, then makes its network and pools.
-func (l layout) setUpHypervisor(ctx context.Context, h Hypervisor, d Daemon, virtType string) error {
+func (l layout) setUpHypervisor(ctx context.Context, h Hypervisor, d Daemon, s State) error {
 	ctx, cancel := context.WithTimeout(ctx, hypervisorStart)
 	defer cancel()
 	if err := l.awaitHypervisor(ctx, h, d); err != nil {
@@ -119,11 +120,15 @@ func (l layout) setUpHypervisor(ctx context.Context, h Hypervisor, d Daemon, vir
 		file, _ := l.host(h.Name, poolFile(p.name))
 		commands += fmt.Sprintf("; pool-define %s; pool-autostart %[2]s; pool-start %[2]s", file, p.name)
 	}
+	if s.NFS {
+		file, _ := l.host(h.Name, poolFile(NFSPool))
+		commands += "; pool-define " + file
+	}
 	if _, err := Virsh(ctx, h.URI, commands); err != nil {
 		return fmt.Errorf("setting up hypervisor %s: %w", h.Name, err)
 	}
 	// The first question about a domain's abilities makes the daemon probe QEMU. Let that be now, not in a test's time.
-	if _, err := Virsh(ctx, h.URI, "domcapabilities", "--virttype", virtType); err != nil {
+	if _, err := Virsh(ctx, h.URI, "domcapabilities", "--virttype", s.VirtType); err != nil {
 		return fmt.Errorf("asking hypervisor %s what QEMU can do: %w", h.Name, err)
 	}
 	return nil

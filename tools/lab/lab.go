@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/charts"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/internal/run"
 )
 
@@ -106,7 +107,13 @@ func (l *Lab) Environ() []string {
 		"LAB_MIRROR_URL=" + l.MirrorURL,
 		"LAB_INSTALL_SCRIPT_URL=" + l.InstallScriptURL(),
 		"LAB_RELEASES_URL=" + l.ReleasesURL(),
+		"LAB_CHARTS_URL=" + l.MirrorURL + charts.RepositoryPath,
+		"LAB_CHARTS_OCI=oci://" + lanGateway.String() + "/" + charts.RegistryName,
+		"LAB_CA_FILE=" + l.caFile(),
 		"LIBVIRT_DEFAULT_URI=" + first.URI,
+	}
+	if l.NFS {
+		env = append(env, "LAB_NFS_SERVER="+nfsAddress.String(), "LAB_NFS_PATH="+NFSPath, "LAB_NFS_POOL="+NFSPool)
 	}
 	for _, h := range l.Hypervisors {
 		env = append(env, "LAB_URI_"+envForm(h.Name)+"="+h.URI)

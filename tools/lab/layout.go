@@ -71,6 +71,7 @@ func (l layout) lockFile() string         { return filepath.Join(runRoot, l.name
 func (l layout) logFile(of string) string { return filepath.Join(l.dataDir(), "log", of+".log") }
 func (l layout) netnsPrefix() string      { return "cklab-" + l.name + "-" }
 func (l layout) leaseFile() string        { return filepath.Join(l.dataDir(), "leases") }
+func (l layout) caFile() string           { return filepath.Join(l.dataDir(), "ca.crt") }
 func (l layout) lanNetns() string         { return l.netnsPrefix() + "lan" }
 
 // sharedDir is the directory of the shared pool. Nothing is mounted over it, so that those who share it see it at one path.

@@ -36,6 +36,8 @@ type Parts struct {
 	BrokenImage, BrokenVolume string
 	// Lab is this tool's program. ControlPlane and K3sDouble are empty where real artifacts stand in for them.
 	Lab, ControlPlane, K3sDouble string
+	// NFS is the archive of the file server's programs, "" where none was asked for.
+	NFS string
 }
 
 // Prepare makes what is missing in the cache, everything at the same time. What is there costs nothing; from nothing the
@@ -86,6 +88,12 @@ func Prepare(ctx context.Context, c Config) (Parts, error) {
 	if c.Artifacts == "" {
 		binary(&p.K3sDouble, doubleProgram)
 		binary(&p.ControlPlane, controlPlaneProgram)
+	}
+	if c.NFS {
+		step("file server", func(log func(string, ...any)) (err error) {
+			p.NFS, err = nfsArchive(ctx, filepath.Join(dir, "bin"), log)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return Parts{}, err

@@ -39,6 +39,8 @@ func ServiceFrom(args []string) (Service, error) {
 func (s Service) Run(ctx context.Context) error {
 	return kubelab.Run(ctx, kubelab.Config{
 		Listen:       serviceAddress,
+		ListenTLS:    secureAddress,
+		CAFile:       layout{s.Name}.caFile(),
 		StateDir:     filepath.Join(layout{s.Name}.dataDir(), "kube"),
 		ControlPlane: s.ControlPlane,
 		K3sDouble:    s.K3sDouble,
@@ -46,8 +48,11 @@ func (s Service) Run(ctx context.Context) error {
 	})
 }
 
-// serviceAddress is where the service listens.
-var serviceAddress = net.JoinHostPort(lanGateway.String(), "80")
+// serviceAddress is where the service listens, and secureAddress where it does so by HTTPS.
+var (
+	serviceAddress = net.JoinHostPort(lanGateway.String(), "80")
+	secureAddress  = net.JoinHostPort(lanGateway.String(), "443")
+)
 
 // awaitService waits until the service answers.
 func (l layout) awaitService(ctx context.Context, s State) error {

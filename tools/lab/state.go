@@ -33,6 +33,8 @@ type State struct {
 	MirrorURL string `json:"mirrorUrl"`
 	// Artifacts is the directory of real k3s releases that the mirror serves; "" means that it serves the double.
 	Artifacts string `json:"artifacts,omitempty"`
+	// NFS says that the LAN has a file server.
+	NFS bool `json:"nfs,omitempty"`
 	// Processes are the lab's own daemons in the order of their start. Those that they start in turn (QEMU, control
 	// planes) are found by their network namespace.
 	Processes []Daemon `json:"processes"`

@@ -29,6 +29,8 @@ type Config struct {
 	KVM bool
 	// BrokenTemplate adds a second golden image, whose guest agent is masked.
 	BrokenTemplate bool
+	// NFS adds a file server to the LAN.
+	NFS bool
 	// Log gets a line for every step that takes time; nil means silence.
 	Log func(format string, args ...any)
 }
@@ -109,7 +111,7 @@ func build(ctx context.Context, l layout, c Config, p Parts) (*Lab, error) {
 	s := State{
 		Version: stateVersion, Name: c.Name, BootID: boot, VirtType: "qemu",
 		Template: p.Volume, BrokenTemplate: p.BrokenVolume,
-		MirrorURL: "http://" + lanGateway.String(), Artifacts: c.Artifacts,
+		MirrorURL: "http://" + lanGateway.String(), Artifacts: c.Artifacts, NFS: c.NFS,
 	}
 	if c.KVM {
 		s.VirtType = "kvm"
@@ -129,9 +131,12 @@ func build(ctx context.Context, l layout, c Config, p Parts) (*Lab, error) {
 	group, gctx := errgroup.WithContext(ctx)
 	for _, h := range s.Hypervisors {
 		d, _ := s.daemon(daemonName(h.Name))
-		group.Go(func() error { return l.setUpHypervisor(gctx, h, d, s.VirtType) })
+		group.Go(func() error { return l.setUpHypervisor(gctx, h, d, s) })
 	}
 	group.Go(func() error { return l.awaitService(gctx, s) })
+	if c.NFS {
+		group.Go(func() error { return l.awaitNFS(gctx, s) })
+	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
@@ -163,6 +168,11 @@ func (s *State) startDaemons(ctx context.Context, l layout, c Config, p Parts) e
 	service := Service{Name: c.Name, ControlPlane: p.ControlPlane, K3sDouble: p.K3sDouble, Artifacts: c.Artifacts}
 	if err := note(l.start("service", append(append(lan, p.Lab), service.args()...)...)); err != nil {
 		return err
+	}
+	if c.NFS {
+		if err := note(l.startNFS(ctx, p)); err != nil {
+			return err
+		}
 	}
 	for _, h := range s.Hypervisors {
 		if err := l.prepareDirs(h); err != nil {

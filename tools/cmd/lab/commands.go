@@ -41,6 +41,7 @@ func configFlags(flags *flag.FlagSet) *lab.Config {
 	flags.StringVar(&c.Artifacts, "artifacts", "", "serve the real k3s releases in this directory instead of the double")
 	flags.BoolVar(&c.KVM, "kvm", false, "run the VMs with KVM, which must work here (the default emulates them)")
 	flags.BoolVar(&c.BrokenTemplate, "broken-template", false, "add a golden image whose guest agent is masked")
+	flags.BoolVar(&c.NFS, "nfs", false, "add an NFS server to the LAN, and a storage pool of its export to the hypervisors")
 	return c
 }
 

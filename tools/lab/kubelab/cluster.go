@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/kubeapi"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/operators"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/pki"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/wire"
 )
@@ -233,7 +234,12 @@ func (c *cluster) run(ctx context.Context) error {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			c.control(ctx)
+			var group sync.WaitGroup
+			group.Go(func() { c.control(ctx) })
+			group.Go(func() {
+				operators.New(c.admin).Run(ctx, func(err error) { c.log.Debug("operators", "error", err) })
+			})
+			group.Wait()
 		}()
 		c.stopControllers = func() { cancel(); <-done }
 	}

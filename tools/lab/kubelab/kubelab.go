@@ -9,6 +9,7 @@ package kubelab
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/charts"
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/pki"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/wire"
 )
 
@@ -32,6 +35,9 @@ type Config struct {
 	// Listen is the address on the lab's LAN, such as 10.77.0.1:80. Guests are told it as it stands, so it must name
 	// an address that they reach.
 	Listen string
+	// ListenTLS is a second address for the same, by HTTPS, "" for none. The CA of its certificate is new at each start and is
+	// written to CAFile.
+	ListenTLS, CAFile string
 	// StateDir keeps the data of the control planes.
 	StateDir string
 	// ControlPlane is the path of the program of tools/controlplane.
@@ -93,19 +99,67 @@ func Run(ctx context.Context, cfg Config) error {
 	} else if err := s.registry.load(); err != nil {
 		return err
 	}
-	http := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
-	group.Go(func() error { return serve(ctx, http, listener) })
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	if cfg.ListenTLS != "" {
+		secure, err := listenTLS(ctx, cfg.ListenTLS, cfg.CAFile)
+		if err != nil {
+			return err
+		}
+		defer secure.Close()
+		group.Go(func() error { return serve(ctx, newWeb(handler), secure) })
+	}
+	group.Go(func() error { return serve(ctx, newWeb(handler), listener) })
 	if cfg.Ready != nil {
 		cfg.Ready(s.base)
 	}
 	return group.Wait()
 }
 
-func (s *server) handler() http.Handler {
+func (s *server) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	s.serveMirror(mux)
 	s.serveControl(mux)
-	return mux
+	err := charts.Register(mux, func(w http.ResponseWriter) bool { return fail(w, s.currentFaults().ChartsStatus) })
+	return mux, err
+}
+
+func newWeb(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
+// listenTLS listens with a certificate for the address itself, of a new CA.
+func listenTLS(ctx context.Context, address, caFile string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
+	}
+	ca, err := pki.NewAuthority("lab")
+	if err != nil {
+		return nil, err
+	}
+	text, _, err := ca.PEM()
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := ca.Issue(pki.Leaf{CommonName: host, Server: true, IPs: []net.IP{net.ParseIP(host)}})
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(caFile, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the lab's guests: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
 }
 
 func serve(ctx context.Context, s *http.Server, l net.Listener) error {

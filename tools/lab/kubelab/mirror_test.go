@@ -1,7 +1,9 @@
 package kubelab
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/pki"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab/kubelab/wire"
 )
 
@@ -21,7 +24,11 @@ import (
 func newMirror(t *testing.T, m mirror) (*server, string) {
 	t.Helper()
 	s := &server{mirror: m, log: slog.New(slog.DiscardHandler), registry: &registry{clusters: map[string]*cluster{}}}
-	web := httptest.NewServer(s.handler())
+	handler, err := s.handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
 	s.base = web.URL
 	return s, web.URL
@@ -166,6 +173,19 @@ func TestFaultsOverHTTP(t *testing.T) {
 	}
 }
 
+func TestCharts(t *testing.T) {
+	s, base := newMirror(t, doubleOf(t, "program"))
+	if resp, _ := get(t, base+"/charts/index.yaml"); resp.StatusCode != http.StatusOK {
+		t.Errorf("the index: %s", resp.Status)
+	}
+	s.setFaults(wire.Faults{ChartsStatus: 500})
+	for _, path := range []string{"/charts/index.yaml", "/v2/charts/cilium/tags/list"} {
+		if resp, _ := get(t, base+path); resp.StatusCode != http.StatusInternalServerError {
+			t.Errorf("%s with a fault: %s", path, resp.Status)
+		}
+	}
+}
+
 func TestArtifacts(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
@@ -200,5 +220,37 @@ func TestArtifacts(t *testing.T) {
 	}
 	if resp, _ := get(t, base+"/releases/download/v1.36.3%2Bk3s1/%2e%2e%2finstall.sh"); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a path out of the directory: %s", resp.Status)
+	}
+}
+
+// By HTTPS there is the same, with a certificate of the CA that is in the file.
+func TestTLS(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	listener, err := listenTLS(t.Context(), "127.0.0.1:0", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, web, listener) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	ca, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pki.Pool(string(ca)), MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusNoContent {
+		t.Errorf("got %s, %v", resp.Status, err)
 	}
 }

@@ -9,6 +9,7 @@ type Meta struct {
 	Namespace                  string            `json:"namespace,omitempty"`
 	UID                        string            `json:"uid,omitempty"`
 	ResourceVersion            string            `json:"resourceVersion,omitempty"`
+	Generation                 int64             `json:"generation,omitempty"`
 	CreationTimestamp          *time.Time        `json:"creationTimestamp,omitempty"`
 	DeletionTimestamp          *time.Time        `json:"deletionTimestamp,omitempty"`
 	DeletionGracePeriodSeconds *int64            `json:"deletionGracePeriodSeconds,omitempty"`
@@ -138,9 +139,27 @@ type Volume struct {
 
 // PodStatus is the part of a pod's status that is read back.
 type PodStatus struct {
-	Phase      string      `json:"phase"`
-	PodIP      string      `json:"podIP"`
-	Conditions []Condition `json:"conditions"`
+	Phase                 string            `json:"phase"`
+	PodIP                 string            `json:"podIP"`
+	Conditions            []Condition       `json:"conditions"`
+	InitContainerStatuses []ContainerStatus `json:"initContainerStatuses"`
+	ContainerStatuses     []ContainerStatus `json:"containerStatuses"`
+}
+
+// ContainerStatus tells what a container waits for.
+type ContainerStatus struct {
+	Name  string         `json:"name"`
+	State ContainerState `json:"state"`
+}
+
+// ContainerState is the state of a container as far as it waits.
+type ContainerState struct {
+	Waiting *Waiting `json:"waiting"`
+}
+
+// Waiting tells why a container waits.
+type Waiting struct {
+	Reason string `json:"reason"`
 }
 
 // Secret is a Secret object.

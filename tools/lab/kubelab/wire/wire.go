@@ -96,6 +96,8 @@ type Faults struct {
 	DownloadStatus int `json:"downloadStatus"`
 	// ReleasesStatus is the HTTP status with which the release list and the channels fail; 0 serves them.
 	ReleasesStatus int `json:"releasesStatus"`
+	// ChartsStatus is the HTTP status with which the chart repositories and registries fail; 0 serves them.
+	ChartsStatus int `json:"chartsStatus"`
 	// CorruptDownload changes a byte of every binary, so that its checksum does not match.
 	CorruptDownload bool `json:"corruptDownload"`
 }
