@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -300,7 +299,7 @@ func TestAddonDrift(t *testing.T) {
 	}
 }
 
-var clusterChanges = map[string]func(*Spec){
+var addonChanges = map[string]func(*Spec){
 	"storage comes":      nfsAt,
 	"storage goes":       func(s *Spec) { s.Settings.CSI = record.CSI{} },
 	"another registry":   func(s *Spec) { s.Settings.ImageRegistry = "registry.example" },
@@ -313,61 +312,8 @@ var clusterChanges = map[string]func(*Spec){
 // An apply that is killed after any of its steps is brought to its end by the next one, and taken back by one that wants what
 // was before.
 func TestAddonChangeKilledAfterEachStep(t *testing.T) {
-	base := with(func(s *Spec) { cilium(s); localPath(s) })
-	for name, change := range clusterChanges {
-		for _, back := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, back %t", name, back), func(t *testing.T) {
-				killed := true
-				for steps := 0; killed; steps++ {
-					if steps > 200 {
-						t.Fatal("it does not come to its end")
-					}
-					w := newWorld(t, "a", "b", "c")
-					before, err := w.engine().ApplyCluster(background, base, nil, quick)
-					if err != nil {
-						t.Fatal(err)
-					}
-					spec := base
-					change(&spec)
-					w.steps = steps
-					state, err := w.engine().ApplyCluster(background, spec, &before, quick)
-					killed = err != nil
-					w.steps = -1
-					if back {
-						spec = base
-					}
-					if back && spec.Servers != state.Spec.Servers && len(state.Nodes) > 1 {
-						continue // Servers that have joined leave again, which is a matter of its own.
-					}
-					if state, err = w.engine().ReadCluster(background, state.Spec, state.Nodes); err != nil {
-						t.Fatal(err)
-					}
-					if r, err := w.engine().CheckCluster(background, spec, &state); err != nil || len(r.Problems) > 0 {
-						t.Fatalf("after %d steps: %v, %+v", steps, err, r.Problems)
-					}
-					if state, err = w.engine().ApplyCluster(background, spec, &state, quick); err != nil {
-						t.Fatalf("after %d steps: %v", steps, err)
-					}
-					want := addonsOf(spec.Settings, spec.Servers, spec.Servers)
-					for _, a := range want.Addons() {
-						if got := w.releases[a].setting; got != want.setting(a) {
-							t.Errorf("after %d steps: %s is installed with %s, want %s", steps, a, got, want.setting(a))
-						}
-					}
-					if len(w.releases) != len(want.Addons()) || state.Status != Active {
-						t.Errorf("after %d steps: installed %v, status %s", steps, w.installed(), state.Status)
-					}
-					for _, m := range w.machines {
-						if !record.Same(m.Record, func() record.Record { r := m.Record; r.Cluster = &spec.Settings; return r }()) {
-							t.Errorf("after %d steps: the record of %s tells of %+v", steps, m.Name, m.Record.Cluster)
-						}
-					}
-					if t.Failed() {
-						t.Fatalf("log %v", w.log)
-					}
-				}
-			})
-		}
+	for name, change := range addonChanges {
+		killAfterEachStep(t, name, with(func(s *Spec) { cilium(s); localPath(s) }), change)
 	}
 }
 
