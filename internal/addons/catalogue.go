@@ -3,6 +3,7 @@ package addons
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -65,6 +66,9 @@ func (c *Catalogue) Check(s cluster.AddonSpec) []cluster.Problem {
 	if err != nil {
 		return []cluster.Problem{{Field: machine.FieldCNI, Err: err}}
 	}
+	if l := s.CSI.Longhorn; l != nil {
+		s.Nodes = max(s.Nodes, l.Replicas, longhornSidecars) // What is wrong must not depend on how many nodes there are by now.
+	}
 	var out []cluster.Problem
 	for _, a := range s.Addons() {
 		how := recipes[a]
@@ -96,6 +100,9 @@ func checkChart(p pinned, user record.Chart) error {
 	}
 	main, crds := p.sources(user)
 	chart, err := local(main)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // It is needed where the add-on is installed, and not where something else is planned or destroyed.
+	}
 	if err != nil {
 		return fmt.Errorf("chart %s: %w", main.archive, err)
 	}

@@ -185,7 +185,7 @@ func TestCheck(t *testing.T) {
 		"a tag's version":  {spec: cilium(record.Chart{Version: "v1.19.0"})},
 		"an old version":   {cilium(record.Chart{Version: "1.17.9"}), machine.FieldCNIChart, "from version 1.18.0 on"},
 		"no version":       {cilium(record.Chart{Version: "latest"}), machine.FieldCNIChart, "a form such as"},
-		"no archive":       {cilium(record.Chart{Archive: "testdata/none.tgz"}), machine.FieldCNIChart, "testdata/none.tgz"},
+		"no archive":       {spec: cilium(record.Chart{Archive: "testdata/none.tgz"})}, // It may be on the machine that installs.
 		"another chart":    {cilium(record.Chart{Archive: "charts/local-path"}), machine.FieldCNIChart, `"local-path"`},
 		"values":           {cilium(record.Chart{Values: "a: [\n"}), machine.FieldCNIValues, "line "},
 		"a conflict":       {cilium(record.Chart{Values: "routingMode: native\n"}), machine.FieldCNIValues, "line 1: the provider sets routingMode: use cni.routing"},

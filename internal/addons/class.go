@@ -18,8 +18,8 @@ import (
 // makeRoom deletes a StorageClass that has to be made anew, since what differs cannot be changed in it. Where volumes were made
 // with it, that is an error which names them.
 func (k *installed) makeRoom(ctx context.Context, r release, live *storagev1.StorageClass) error {
-	if r.class == nil || live == nil {
-		return nil
+	if r.class == nil || live == nil || !r.made(live) {
+		return nil // Of one that somebody else has made Helm says that it is in the way.
 	}
 	keys := r.class.immutable(live)
 	if len(keys) == 0 {
@@ -44,6 +44,23 @@ func (k *installed) makeRoom(ctx context.Context, r release, live *storagev1.Sto
 	return nil
 }
 
+// follow takes over what values say of the class beside its parameters.
+func (c *class) follow(values map[string]any) {
+	policy, _ := get(values, "storageClass", "reclaimPolicy")
+	mode, _ := get(values, "storageClass", "volumeBindingMode")
+	c.reclaimPolicy, _ = policy.(string)
+	c.bindingMode, _ = mode.(string)
+}
+
+// made reports whether a StorageClass is the release's: Helm marks what it makes, and what an add-on makes by itself is known by its
+// driver.
+func (r release) made(live *storagev1.StorageClass) bool {
+	if r.class.provisioner == "" {
+		return live.Provisioner == r.driver
+	}
+	return live.Annotations["meta.helm.sh/release-name"] == r.name && live.Annotations["meta.helm.sh/release-namespace"] == r.namespace
+}
+
 // markDefault makes a StorageClass that is there the default class, or keeps it from being one. Helm does not see what others have
 // changed, and of some add-ons the class is not part of the release.
 func (k *installed) markDefault(ctx context.Context, r release) error {
@@ -56,7 +73,7 @@ func (k *installed) markDefault(ctx context.Context, r release) error {
 		return nil // The add-on makes it when it runs.
 	case err != nil:
 		return fmt.Errorf("look at StorageClass %q: %w", r.class.name, err)
-	case isDefault(live) == r.class.isDefault:
+	case isDefault(live) == r.class.isDefault, !r.made(live):
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

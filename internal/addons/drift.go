@@ -140,6 +140,12 @@ func (c *class) immutable(live *storagev1.StorageClass) []string {
 	if !slices.Equal(live.MountOptions, c.mountOptions) {
 		out = append(out, "mountOptions")
 	}
+	if c.reclaimPolicy != "" && live.ReclaimPolicy != nil && string(*live.ReclaimPolicy) != c.reclaimPolicy {
+		out = append(out, "reclaimPolicy")
+	}
+	if c.bindingMode != "" && live.VolumeBindingMode != nil && string(*live.VolumeBindingMode) != c.bindingMode {
+		out = append(out, "volumeBindingMode")
+	}
 	return out
 }
 

@@ -126,6 +126,9 @@ func (k *installed) install(ctx context.Context, r release, chart, crds *bundle,
 			}
 		}
 	}
+	if err := mayFollow(r.addon, history, chart.version); err != nil {
+		return err
+	}
 	if err := do(ctx, r, chart); err != nil {
 		return explain(r, err)
 	}
@@ -143,8 +146,9 @@ func (k *installed) mayBeAtWork(p place, history []revision) error {
 		return nil
 	}
 	last := history[len(history)-1]
-	if !strings.HasPrefix(last.status, pending) || k.now().Sub(last.since) >= respect {
-		return nil
+	age := k.now().Sub(last.since)
+	if !strings.HasPrefix(last.status, pending) || age < 0 || age >= respect {
+		return nil // One of the future tells of a clock alone.
 	}
 	return fmt.Errorf("revision %d of release %s is %s since %s, and it may be that somebody is at work on it; it is left alone until that was %s ago",
 		last.number, p, last.status, last.since.UTC().Format(time.RFC3339), respect)

@@ -103,7 +103,9 @@ func testRelease(a cluster.Addon) release {
 // liveClass is the StorageClass of testRelease as it stands in the cluster.
 func liveClass(server string, isDefault bool) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: "nfs", UID: "1", Annotations: map[string]string{defaultClass: fmt.Sprint(isDefault)}},
+		ObjectMeta: metav1.ObjectMeta{Name: "nfs", UID: "1", Annotations: map[string]string{
+			defaultClass: fmt.Sprint(isDefault), "meta.helm.sh/release-name": places[cluster.NFS].name, "meta.helm.sh/release-namespace": places[cluster.NFS].namespace,
+		}},
 		Provisioner: places[cluster.NFS].driver, Parameters: map[string]string{"server": server},
 	}
 }
@@ -135,7 +137,7 @@ func newInstalled(t *testing.T, f *fakeReleases, objects ...runtime.Object) *ins
 		t.Fatal(err)
 	}
 	return &installed{
-		charts: newTestCharts(Options{}), typed: fake.NewClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
+		charts: newTestCharts(Options{}), typed: fake.NewClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
 		metadata: metadatafake.NewSimpleMetadataClient(metaScheme, metas...), releases: f,
 		releaseOf: func(_ cluster.AddonSpec, a cluster.Addon) (release, error) { return testRelease(a), nil },
 		now:       time.Now,
@@ -257,19 +259,25 @@ func TestInstallIsIdempotent(t *testing.T) {
 // What cannot be changed in a StorageClass has it made anew, unless there are volumes.
 func TestInstallWithAnotherClass(t *testing.T) {
 	for name, tt := range map[string]struct {
-		volume runtime.Object
-		did    []string
-		gone   bool
-		text   string
+		volume  runtime.Object
+		foreign bool
+		did     []string
+		gone    bool
+		text    string
 	}{
 		"without volumes":         {did: []string{"upgrade"}, gone: true},
+		"of somebody else":        {foreign: true, did: []string{"upgrade"}},
 		"with volumes of another": {volume: volumeOf("x"), did: []string{"upgrade"}, gone: true},
 		"with volumes": {
 			volume: volumeOf(places[cluster.NFS].driver),
 			text:   `StorageClass "nfs" cannot get other settings (server) while there are volumes of nfs: pvc-1 (claim default/data)`,
 		},
 	} {
-		objects := []runtime.Object{liveClass("b", false)}
+		live := liveClass("b", false)
+		if tt.foreign {
+			delete(live.Annotations, "meta.helm.sh/release-name")
+		}
+		objects := []runtime.Object{live}
 		if tt.volume != nil {
 			objects = append(objects, tt.volume)
 		}

@@ -29,6 +29,7 @@ var localPath = recipe{
 	complete: func(s cluster.AddonSpec, r *release) {
 		r.source.files, _ = fs.Sub(ownCharts, "charts/local-path") // The path is valid, which is all that Sub looks at.
 		r.class = &class{name: record.LocalPathClass, isDefault: s.CSI.Default() == record.LocalPathClass, provisioner: r.driver}
+		r.class.follow(r.values)
 		r.workloads = []workload{{deployment, r.namespace, "local-path-provisioner"}}
 		r.pods = []podSelector{{r.namespace, map[string]string{"app": "local-path-provisioner"}}}
 	},

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
@@ -156,6 +157,9 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// listKinds are the kinds of lists that a fake of the API does not know by itself.
+var listKinds = map[schema.GroupVersionResource]string{longhornData: "VolumeList"}
+
 func TestVolumes(t *testing.T) {
 	volume := func(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -170,11 +174,22 @@ func TestVolumes(t *testing.T) {
 	static := volume("static", func(v *corev1.PersistentVolume) {
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "nfs.csi.k8s.io"}
 	})
-	k := newInstalled(t, nil, local, byHand, static, volumeOf("nfs.csi.k8s.io"))
+	known := volume("pvc-5", func(v *corev1.PersistentVolume) {
+		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver.longhorn.io", VolumeHandle: "pvc-5"}
+	})
+	k := newInstalled(t, nil, local, byHand, static, known, volumeOf("nfs.csi.k8s.io"))
+	for _, name := range []string{"pvc-5", "retained"} {
+		v := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "metadata": map[string]any{"name": name, "namespace": "longhorn-system"},
+		}}
+		if _, err := k.dynamic.Resource(longhornData).Namespace("longhorn-system").Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for a, want := range map[cluster.Addon][]string{
 		cluster.LocalPath: {"pvc-3 (claim db/data-0)"},
 		cluster.NFS:       {"pvc-1 (claim default/data)", "static"},
-		cluster.Longhorn:  nil,
+		cluster.Longhorn:  {"pvc-5", "retained (of Longhorn, without a PersistentVolume)"},
 		cluster.Calico:    nil,
 	} {
 		if got, err := k.Volumes(t.Context(), a); err != nil || !slices.Equal(got, want) {
@@ -242,7 +257,7 @@ func TestRemoveLonghorn(t *testing.T) {
 		if ran {
 			objects = append(objects, setting)
 		}
-		k.dynamic = dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)
+		k.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds, objects...)
 		if err := k.Remove(t.Context(), cluster.Longhorn); err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ type pinned struct {
 	CRDs       string   `yaml:"crds"`
 	Version    string   `yaml:"version"`
 	Oldest     string   `yaml:"oldest"`
+	Upgrades   string   `yaml:"upgrades"`
 	Kubernetes []string `yaml:"kubernetes"`
 }
 

@@ -8,7 +8,6 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
 
-	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/machine"
 )
 
@@ -117,7 +116,6 @@ func TestConflictsHoldNoValues(t *testing.T) {
 	if len(got) != 1 || strings.Contains(got[0].Err.Error(), "s3cret") {
 		t.Errorf("%v", got)
 	}
-	var _ []cluster.Problem = got
 }
 
 // TestOwnedAreSet finds keys of the table that the provider's values do not have in any variant and that are not there to be

@@ -38,6 +38,7 @@ var nfs = recipe{
 			parameters:   texts(r.values, "storageClass", "parameters"),
 			mountOptions: nfsOptions(s.CSI.NFS),
 		}
+		r.class.follow(r.values)
 		r.workloads = []workload{{deployment, r.namespace, nfsController}, {daemonSet, r.namespace, nfsNode}}
 		r.pods = []podSelector{{r.namespace, map[string]string{"app": nfsController}}, {r.namespace, map[string]string{"app": nfsNode}}}
 	},

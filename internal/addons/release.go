@@ -84,6 +84,8 @@ type class struct {
 	provisioner  string
 	parameters   map[string]string
 	mountOptions []string
+	// reclaimPolicy and bindingMode cannot be changed either; "" is what the chart makes of it.
+	reclaimPolicy, bindingMode string
 }
 
 // kind is the kind of a workload.

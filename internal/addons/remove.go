@@ -70,6 +70,7 @@ func (k *installed) uninstall(ctx context.Context, a cluster.Addon, p place) err
 // (https://longhorn.io/docs/latest/deploy/uninstall/).
 var (
 	longhornSettings = schema.GroupVersionResource{Group: "longhorn.io", Version: "v1beta2", Resource: "settings"}
+	longhornData     = schema.GroupVersionResource{Group: "longhorn.io", Version: "v1beta2", Resource: "volumes"}
 	longhornFlag     = "deleting-confirmation-flag"
 	longhornJob      = "longhorn-uninstall"
 )

@@ -217,3 +217,22 @@ func TestAddonsWhileWorkersAreDown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An archive is needed where its add-on is installed or changed, and not for anything else.
+func TestArchiveThatIsElsewhere(t *testing.T) {
+	w := newWorld(t, "a")
+	e, s := madeWith(t, w, func(s *Spec) { cilium(s); s.Settings.CNI.Chart.Archive = "testdata/none.tgz" })
+	spec := s.Spec
+	r, err := e.CheckCluster(background, spec, nil)
+	if err != nil || len(r.Problems) != 1 || r.Problems[0].Field != machine.FieldCNIChart {
+		t.Errorf("a new cluster: %v, %v", err, r.Problems)
+	}
+	spec.Shape.MemoryMiB *= 2
+	if r, err = e.CheckCluster(background, spec, &s); err != nil || len(r.Problems) > 0 {
+		t.Errorf("another shape: %v, %v", err, r.Problems)
+	}
+	spec.Settings.CNI.Hubble = true
+	if r, err = e.CheckCluster(background, spec, &s); err != nil || len(r.Problems) != 1 {
+		t.Errorf("other values: %v, %v", err, r.Problems)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (s AddonSpec) setting(a Addon) string {
 func (e *Engine) reviewAddons(ctx context.Context, spec Spec, before *State, machines []machine.Machine) ([]Addon, []Problem) {
 	is := addonsOf(spec.Settings, spec.Servers, 0)
 	if before == nil {
-		return is.Addons(), e.reviewNFS(ctx, is, AddonSpec{})
+		return is.Addons(), append(e.reviewNFS(ctx, is, AddonSpec{}), is.absent(is.Addons())...)
 	}
 	was := addonsOf(before.Spec.Settings, before.Spec.Servers, 0)
 	var changes []Addon
@@ -60,7 +61,36 @@ func (e *Engine) reviewAddons(ctx context.Context, spec Spec, before *State, mac
 		problems = append(problems, Problem{Field: machine.FieldLonghorn, Err: errors.New(
 			"data_path cannot be changed while Longhorn is installed: nodes keep the directory that they began with")})
 	}
+	problems = append(problems, is.absent(changes)...)
 	return changes, append(problems, e.reviewNFS(ctx, is, was)...)
+}
+
+// absent finds the charts that add-ons are to be installed from and that are not on this machine. One that is not touched needs none.
+func (s AddonSpec) absent(addons []Addon) []Problem {
+	var problems []Problem
+	for _, a := range addons {
+		archive, field := s.archive(a)
+		if archive == "" {
+			continue
+		}
+		if _, err := os.Stat(archive); err != nil {
+			problems = append(problems, Problem{Field: field, Err: fmt.Errorf("find the chart's archive: %w", err)})
+		}
+	}
+	return problems
+}
+
+// archive is the local chart of an add-on, "" where it comes from elsewhere or is not wanted, and the attribute that names it.
+func (s AddonSpec) archive(a Addon) (string, machine.Field) {
+	switch {
+	case a.IsNetwork():
+		return s.CNI.Chart.Archive, machine.FieldCNIChart
+	case a == NFS && s.CSI.NFS != nil:
+		return s.CSI.NFS.Chart.Archive, machine.FieldNFSChart
+	case a == Longhorn && s.CSI.Longhorn != nil:
+		return s.CSI.Longhorn.Chart.Archive, machine.FieldLonghornChart
+	}
+	return "", ""
 }
 
 // undone says what a change does to an add-on that its volumes do not outlive, "" where there is nothing of that kind.
