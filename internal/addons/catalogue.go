@@ -88,6 +88,24 @@ func (c *Catalogue) Check(s cluster.AddonSpec) []cluster.Problem {
 	return append(out, checkTiers(s.CSI)...)
 }
 
+// Untested tells of each add-on whose chart, in the provider's own version, was not tested with the Kubernetes of the cluster's k3s.
+func (c *Catalogue) Untested(s cluster.AddonSpec) []string {
+	pins, err := matrix()
+	version, versionErr := k3s.ParseVersion(s.K3sVersion)
+	if err != nil || versionErr != nil {
+		return nil // Check tells of the one, and the cluster's own attribute of the other.
+	}
+	var out []string
+	for _, a := range s.Addons() {
+		p, user := pins[a], recipes[a].chart(s)
+		if user.Version != "" || user.Archive != "" || slices.Contains(p.Kubernetes, version.Minor()) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s %s was tested with Kubernetes %s, and the cluster gets %s.", p.Chart, p.Version, strings.Join(p.Kubernetes, ", "), version.Minor()))
+	}
+	return out
+}
+
 // checkChart says what is wrong with a chart that the user chose.
 func checkChart(p pinned, user record.Chart) error {
 	if user.Version != "" {

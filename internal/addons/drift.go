@@ -1,6 +1,7 @@
 package addons
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"helm.sh/helm/v3/pkg/releaseutil"
@@ -196,6 +199,20 @@ func chartWorkloads(workloads []workload, rev revision, p place) []workload {
 
 // String names the workload.
 func (w workload) String() string { return fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name) }
+
+// anyTaker reports whether there is a node that takes pods of any kind now.
+func anyTaker(ctx context.Context, api kubernetes.Interface) (bool, error) {
+	nodes, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("list nodes: %w", err)
+	}
+	return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		return ready && !n.Spec.Unschedulable && takesPods(&n)
+	}), nil
+}
 
 // takesPods reports whether a node takes pods of any kind. What a node has for a while only, or the network takes away, keeps
 // nothing off it for good.

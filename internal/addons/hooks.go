@@ -38,9 +38,20 @@ func newKubeClient(ctx context.Context, g *getter, config *rest.Config) *kubeCli
 	return &kubeClient{Client: c, ctx: ctx, config: config}
 }
 
-// WatchUntilReady waits until Jobs and Pods have done their work. Helm asks for that with hooks.
+// hookPatience bounds the wait for one hook: its images have to come first.
+const hookPatience = 5 * time.Minute
+
+// WatchUntilReady waits until Jobs and Pods have done their work. Helm asks for that with hooks. Where no node takes pods there is
+// nothing to wait for: what they would look after is not running either.
 func (k *kubeClient) WatchUntilReady(resources helmkube.ResourceList, _ time.Duration) error {
-	return k.each(resources, func(info *resource.Info) (bool, error) {
+	if api, err := kubernetes.NewForConfig(k.config); err == nil {
+		if takers, err := anyTaker(k.ctx, api); err == nil && !takers {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(k.ctx, hookPatience, fmt.Errorf("waited %s", hookPatience))
+	defer cancel()
+	return k.each(ctx, resources, func(info *resource.Info) (bool, error) {
 		done, err := finished(info.Object)
 		if err != nil {
 			return false, fmt.Errorf("hook %s: %w%s", objectName(info), err, k.pods(info))
@@ -53,22 +64,22 @@ func (k *kubeClient) WatchUntilReady(resources helmkube.ResourceList, _ time.Dur
 
 // Wait waits until CustomResourceDefinitions serve. Helm asks for that with those that a chart brings along.
 func (k *kubeClient) Wait(resources helmkube.ResourceList, _ time.Duration) error {
-	return k.each(resources, func(info *resource.Info) (bool, error) { return established(info.Object) },
+	return k.each(k.ctx, resources, func(info *resource.Info) (bool, error) { return established(info.Object) },
 		func(info *resource.Info) error { return fmt.Errorf("%s is not served", objectName(info)) })
 }
 
 // WaitForDelete waits until objects are gone.
 func (k *kubeClient) WaitForDelete(resources helmkube.ResourceList, _ time.Duration) error {
-	return k.each(resources, func(*resource.Info) (bool, error) { return false, nil },
+	return k.each(k.ctx, resources, func(*resource.Info) (bool, error) { return false, nil },
 		func(info *resource.Info) error {
 			return fmt.Errorf("%s is being deleted and not gone", objectName(info))
 		})
 }
 
 // each waits for one object after another, until done or until it is gone; late is the error where the context ends first.
-func (k *kubeClient) each(resources helmkube.ResourceList, done func(*resource.Info) (bool, error), late func(*resource.Info) error) error {
+func (k *kubeClient) each(ctx context.Context, resources helmkube.ResourceList, done func(*resource.Info) (bool, error), late func(*resource.Info) error) error {
 	for _, info := range resources {
-		err := poll(k.ctx, func() (bool, error) {
+		err := poll(ctx, func() (bool, error) {
 			err := info.Get()
 			switch {
 			case apierrors.IsNotFound(err):
@@ -79,7 +90,7 @@ func (k *kubeClient) each(resources helmkube.ResourceList, done func(*resource.I
 			return done(info)
 		})
 		if errors.Is(err, errEnded) {
-			return fmt.Errorf("%w: %w", late(info), context.Cause(k.ctx))
+			return fmt.Errorf("%w: %w", late(info), context.Cause(ctx))
 		}
 		if err != nil {
 			return err

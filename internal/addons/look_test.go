@@ -158,7 +158,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // listKinds are the kinds of lists that a fake of the API does not know by itself.
-var listKinds = map[schema.GroupVersionResource]string{longhornData: "VolumeList"}
+var listKinds = map[schema.GroupVersionResource]string{longhornData: "VolumeList", longhornNodes: "NodeList"}
 
 func TestVolumes(t *testing.T) {
 	volume := func(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
@@ -268,6 +268,38 @@ func TestRemoveLonghorn(t *testing.T) {
 		jobs, err := k.typed.BatchV1().Jobs(p.namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(jobs.Items) != 0 || !slices.Equal(f.did, []string{"uninstall"}) {
 			t.Errorf("%d Jobs are left, did %q: %v", len(jobs.Items), f.did, err)
+		}
+	}
+}
+
+// Longhorn takes itself apart, which needs a node that its Job can run on.
+func TestRemoveLonghornWithoutANode(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "cp-1"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		goes   bool
+	}{
+		"a node": {func(*corev1.Node) {}, true},
+		"a tainted node": {func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+		}, false},
+		"a cordoned node":     {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+		"a node that is down": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false},
+	} {
+		n := node.DeepCopy()
+		tt.change(n)
+		r := rev(1, deployed)
+		r.addon = cluster.Longhorn
+		f := &fakeReleases{revisions: []revision{r}}
+		k := newInstalled(t, f, n)
+		k.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": map[string]any{"name": "cp-1", "namespace": "longhorn-system"},
+		}})
+		if err := k.Remove(t.Context(), cluster.Longhorn); (err == nil) != tt.goes || (len(f.did) > 0) != tt.goes {
+			t.Errorf("%s: %v, did %q", name, err, f.did)
 		}
 	}
 }

@@ -119,3 +119,20 @@ func TestSources(t *testing.T) {
 		t.Errorf("CRDs of Cilium: %v", crds)
 	}
 }
+
+func TestUntested(t *testing.T) {
+	for version, want := range map[string]int{"v1.36.1+k3s1": 0, "v1.33.4+k3s1": 2, "v1.31.0+k3s1": 3, "": 0, "1.36": 0} {
+		s := cluster.AddonSpec{K3sVersion: version, CNI: record.CNI{Plugin: record.Cilium}, CSI: record.CSI{
+			LocalPath: &record.LocalPath{}, NFS: &record.NFS{Chart: record.Chart{Version: "4.12.0"}}, Longhorn: &record.Longhorn{},
+		}}
+		if version == "v1.33.4+k3s1" {
+			s.CNI.Plugin = record.Calico
+		}
+		if version == "v1.31.0+k3s1" {
+			s.CSI.NFS.Chart, want = record.Chart{}, 2
+		}
+		if got := (&Catalogue{}).Untested(s); len(got) != want {
+			t.Errorf("%s: %q", version, got)
+		}
+	}
+}

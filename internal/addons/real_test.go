@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/record"
@@ -199,7 +200,9 @@ func (k real) killedUpgrade(t *testing.T) {
 
 // An installation whose context ends says what it waited for, ends soon, and leaves a state that the next apply mends.
 func (k real) cancelled(t *testing.T) {
+	k.withoutTakers(t)
 	k = k.add(t, "cancelled", map[string]any{"hook": true})
+	defer k.addNode(t)()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	began := time.Now()
@@ -216,6 +219,33 @@ func (k real) cancelled(t *testing.T) {
 	k = k.add(t, "cancelled", map[string]any{})
 	if got := k.install(); !slices.Equal(got, []string{"1 deployed"}) {
 		t.Errorf("after the next apply: %q", got)
+	}
+}
+
+// withoutTakers: where no node takes pods, hooks are not waited for.
+func (k real) withoutTakers(t *testing.T) {
+	k = k.add(t, "nobody", map[string]any{"hook": true})
+	if got := k.install(); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("without a node: %q", got)
+	}
+}
+
+// addNode makes a node that takes pods, and returns what removes it.
+func (k real) addNode(t *testing.T) func() {
+	t.Helper()
+	nodes := k.typed.CoreV1().Nodes()
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "taker"}}, metav1.CreateOptions{})
+	if err == nil {
+		ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+		_, err = nodes.Patch(t.Context(), "taker", types.MergePatchType, ready, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := nodes.Delete(t.Context(), "taker", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package addons
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -45,6 +46,9 @@ var classNames = map[cluster.Addon]string{
 // uninstall removes a release, or goes on where that was begun.
 func (k *installed) uninstall(ctx context.Context, a cluster.Addon, p place) error {
 	if a == cluster.Longhorn {
+		if err := k.longhornCanGo(ctx, p); err != nil {
+			return err
+		}
 		if err := k.letLonghornGo(ctx, p); err != nil {
 			return err
 		}
@@ -74,6 +78,28 @@ var (
 	longhornFlag     = "deleting-confirmation-flag"
 	longhornJob      = "longhorn-uninstall"
 )
+
+// longhornCanGo refuses to uninstall Longhorn where it has worked and nothing of it can run: it takes itself apart, by a Job.
+func (k *installed) longhornCanGo(ctx context.Context, p place) error {
+	takers, err := anyTaker(ctx, k.typed)
+	if err != nil || takers {
+		return err
+	}
+	nodes, err := k.dynamic.Resource(longhornNodes).Namespace(p.namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("list Longhorn's nodes: %w", err)
+	case len(nodes.Items) == 0:
+		return nil
+	}
+	return &cluster.Failure{
+		Err:    errors.New("Longhorn cannot be removed while no node takes pods"), //nolint:staticcheck // begins with a name
+		Cause:  "a Job of its own takes it apart, and has no node to run on.",
+		Remedy: "apply again when a node is Ready and takes pods.",
+	}
+}
 
 // letLonghornGo has Longhorn agree to be uninstalled. A Job that failed before would stand in the way of a new one.
 func (k *installed) letLonghornGo(ctx context.Context, p place) error {

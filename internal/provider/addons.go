@@ -83,7 +83,7 @@ func addonsOf(ctx context.Context, value types.Map, diags *diag.Diagnostics) clu
 // can tell.
 func addonsOfSpec(s cluster.Spec) cluster.AddonSpec {
 	servers := max(s.Servers, 1)
-	return cluster.AddonSpec{CNI: s.Settings.CNI, CSI: s.Settings.CSI, Servers: servers, Nodes: servers, ImageRegistry: s.Settings.ImageRegistry}
+	return cluster.AddonSpec{CNI: s.Settings.CNI, CSI: s.Settings.CSI, Servers: servers, Nodes: servers, ImageRegistry: s.Settings.ImageRegistry, K3sVersion: s.Settings.K3sVersion}
 }
 
 // The attributes of add-ons: addonFields but for chartFields, which are about charts and their values.

@@ -39,9 +39,10 @@ func overFake(fake *fakeEngine) map[string]func() (tfprotov6.ProviderServer, err
 	return map[string]func() (tfprotov6.ProviderServer, error){
 		"cockpit": func() (tfprotov6.ProviderServer, error) {
 			p := &cockpit{
-				check:   addons.New(addons.Options{}).Check,
-				connect: func(settings) engine { return fake },
-				list:    func(origin) (releases, error) { return &fakeReleases{}, nil },
+				check:    addons.New(addons.Options{}).Check,
+				untested: addons.New(addons.Options{}).Untested,
+				connect:  func(settings) engine { return fake },
+				list:     func(origin) (releases, error) { return &fakeReleases{}, nil },
 			}
 			return providerserver.NewProtocol6(provider.Provider(p))(), nil
 		},

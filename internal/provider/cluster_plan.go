@@ -101,8 +101,17 @@ func (r *clusterResource) planCreate(ctx context.Context, plan clusterModel, req
 		plan.place(ctx, review.Assignment, spec.Shape, diags)
 	}
 	report(create, r.check(addonsOfSpec(spec)), clusterPaths, diags)
+	r.warnUntested(addonsOfSpec(spec), diags)
 	r.lookUp(ctx, plan.K3sVersion, diags)
 	diags.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// warnUntested warns of charts that were not tested with the cluster's version of Kubernetes.
+func (r *clusterResource) warnUntested(spec cluster.AddonSpec, diags *diag.Diagnostics) {
+	if lines := r.untested(spec); len(lines) > 0 {
+		diags.AddAttributeWarning(path.Root("k3s_version"), "Add-ons were not tested with this version of Kubernetes", paragraphs(
+			strings.Join(lines, "\n"), "What to do: choose a version of k3s that is named, or set chart.version of the add-on to one that its project supports there."))
+	}
 }
 
 // lookUp warns of a version that the list of releases has not. It asks for the list once in the life of the provider,

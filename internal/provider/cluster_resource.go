@@ -14,8 +14,10 @@ import (
 
 type clusterResource struct {
 	// check says what is wrong with add-ons; it asks nobody.
-	check   func(cluster.AddonSpec) []cluster.Problem
-	backend *backend
+	check func(cluster.AddonSpec) []cluster.Problem
+	// untested says which charts were not tested with the cluster's version of Kubernetes.
+	untested func(cluster.AddonSpec) []string
+	backend  *backend
 }
 
 var (

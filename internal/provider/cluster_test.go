@@ -237,6 +237,14 @@ func TestClusterPlanLooksTheVersionUp(t *testing.T) {
 	})
 }
 
+// Charts that were not tested with the cluster's Kubernetes are a warning.
+func TestClusterPlanWarnsOfUntestedCharts(t *testing.T) {
+	w := newWorld(t, someTemplate())
+	config := with(clusterConfig(), object{"k3s_version": "v1.31.0+k3s1", "cni": object{"plugin": "cilium"}})
+	wantDiags(t, w.plan(clusterType, nil, config).diags,
+		"warning at k3s_version: Add-ons were not tested with this version of Kubernetes", "cilium 1.20.2 was tested with Kubernetes 1.33", "the cluster gets 1.31.")
+}
+
 // What has no meaning outside the state touches nothing outside it.
 func TestClusterUpdateOfTheStateOnly(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/addons"
 	"github.com/cockpit-k3s/terraform-provider-cockpit/internal/cluster"
 )
 
@@ -51,8 +52,9 @@ func newWorld(t *testing.T, config object) *world {
 	t.Setenv(envGitHub, "")
 	w := &world{t: t, engine: &fakeEngine{}, releases: &fakeReleases{}}
 	p := &cockpit{
-		version: "test",
-		check:   func(cluster.AddonSpec) []cluster.Problem { return w.engine.faults },
+		version:  "test",
+		check:    func(cluster.AddonSpec) []cluster.Problem { return w.engine.faults },
+		untested: addons.New(addons.Options{}).Untested,
 		connect: func(s settings) engine {
 			w.engine.settings = s
 			return w.engine

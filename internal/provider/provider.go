@@ -37,6 +37,8 @@ type cockpit struct {
 	version string
 	// check says what is wrong with add-ons before anything is configured.
 	check func(cluster.AddonSpec) []cluster.Problem
+	// untested says which charts were not tested with a cluster's version of Kubernetes.
+	untested func(cluster.AddonSpec) []string
 	// connect makes the engine, and list the client for the list of k3s releases.
 	connect func(settings) engine
 	list    func(origin) (releases, error)
@@ -50,7 +52,8 @@ var (
 // New returns the provider of a release.
 func New(version string) func() provider.Provider {
 	return func() provider.Provider {
-		return &cockpit{version: version, check: addons.New(addons.Options{}).Check, connect: connect, list: list}
+		catalogue := addons.New(addons.Options{})
+		return &cockpit{version: version, check: catalogue.Check, untested: catalogue.Untested, connect: connect, list: list}
 	}
 }
 
@@ -230,7 +233,7 @@ func (p *cockpit) Configure(ctx context.Context, req provider.ConfigureRequest, 
 
 // Resources lists the resources.
 func (p *cockpit) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{func() resource.Resource { return &clusterResource{check: p.check} }, newPoolResource}
+	return []func() resource.Resource{func() resource.Resource { return &clusterResource{check: p.check, untested: p.untested} }, newPoolResource}
 }
 
 // DataSources lists the data sources.

@@ -38,7 +38,7 @@ func newCLI(t testing.TB, l *lab.Lab, clusters ...string) *cli {
 		t.Skipf("needs the built provider in %s and Terraform in %s (make testacc)", envProvider, envTerraform)
 	}
 	c := &cli{t: t, dir: t.TempDir(), terraform: terraform}
-	c.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+c.write("cli.tfrc",
+	c.env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+c.write("cli.tfrc",
 		fmt.Sprintf("provider_installation {\n dev_overrides { \"cockpit-k3s/cockpit\" = %q }\n direct {}\n}\n", filepath.Dir(binary))))
 	t.Cleanup(func() {
 		if out, err := c.try("destroy", "-auto-approve"); err != nil {
@@ -101,10 +101,14 @@ workers            = %d
 	return c
 }
 
-func (c *cli) try(args ...string) (string, error) {
+func (c *cli) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.terraform, append(args, "-no-color")...)
 	cmd.Dir, cmd.Env = c.dir, c.env
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+func (c *cli) try(args ...string) (string, error) {
+	out, err := c.command(args...).CombinedOutput()
 	return string(out), err
 }
 

@@ -47,6 +47,9 @@ type config struct {
 	endpoint string
 	// more, moreOfServers and moreOfWorkers are other attributes of the cluster, its control plane and the pool.
 	more, moreOfServers, moreOfWorkers attributes
+	// charts is where all charts come from, registry where all images do.
+	charts   attributes
+	registry string
 	// kubeconfig adds the data source.
 	kubeconfig bool
 }
@@ -89,14 +92,20 @@ func (c config) provider(l *lab.Lab) string {
 	if c.shared {
 		shared = ", shared = true"
 	}
+	charts := ""
+	if c.charts != nil {
+		charts = "{\n" + c.charts.String() + "}"
+	}
 	return fmt.Sprintf(`
 provider "cockpit" {
   hypervisors = { %s }
   template    = { hypervisor = %q, pool = %q, volume = %q%s }
   k3s         = { install_script_url = %q, releases_url = %q }
+  %s
+  %s
 }
 `, strings.Join(hypervisors, ", "), c.hypervisors[0], cmp.Or(c.templatePool, lab.TemplatesPool), cmp.Or(c.template, l.Template), shared,
-		cmp.Or(c.script, l.InstallScriptURL()), l.ReleasesURL())
+		cmp.Or(c.script, l.InstallScriptURL()), l.ReleasesURL(), optional("charts", charts), optional("image_registry", quote(c.registry)))
 }
 
 // resources are the cluster and what belongs to it.

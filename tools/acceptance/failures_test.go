@@ -44,6 +44,12 @@ func TestAccPlanRefuses(t *testing.T) {
 			"host_devices":     `{ hv-a = ["ffff:1f:00.0"] }`,
 			"upgrade_settings": `{ max_surge = 0, max_unavailable = 1 }`,
 		}}, `ffff:1f:00.0`},
+		"values": {config{more: attributes{"cni": `{
+  plugin      = "calico"
+  values_yaml = "installation: { calicoNetwork: { bgp: Disabled } }"
+}`}}, `the provider sets installation.calicoNetwork.bgp: use cni.routing`},
+		"nfs": {config{more: attributes{"csi": fmt.Sprintf(`{ nfs = { server = %q, path = "/export" } }`, l.Hypervisors[0].Address)}},
+			fmt.Sprintf("NFS server %s refuses connections to TCP port 2049", l.Hypervisors[0].Address)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.config.name = "refused"

@@ -22,8 +22,18 @@ var factories = map[string]func() (tfprotov6.ProviderServer, error){
 	"cockpit": providerserver.NewProtocol6WithError(provider.New("test")()),
 }
 
-// inLab finds the lab around this process and keeps Terraform quiet about what it cannot reach there.
+// inLab finds the lab around this process and lets the testing framework run Terraform there, quiet about what it cannot
+// reach.
 func inLab(t testing.TB) *lab.Lab {
+	t.Helper()
+	l := around(t)
+	t.Setenv("TF_ACC", "1")
+	t.Setenv("CHECKPOINT_DISABLE", "1")
+	return l
+}
+
+// around finds the lab around this process, for tests that use the command line alone.
+func around(t testing.TB) *lab.Lab {
 	t.Helper()
 	l, err := lab.FromEnv()
 	if lab.IsNoLab(err) {
@@ -32,8 +42,6 @@ func inLab(t testing.TB) *lab.Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TF_ACC", "1")
-	t.Setenv("CHECKPOINT_DISABLE", "1")
 	return l
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab"
@@ -132,19 +133,23 @@ func readyNodes(kubeconfig []byte) ([]string, error) {
 	return names, nil
 }
 
-// clientOf is a client for a cluster's API.
-func clientOf(kubeconfig []byte) (*kubernetes.Clientset, error) {
-	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+// restOf is how to reach a cluster's API.
+func restOf(kubeconfig []byte) (*rest.Config, error) {
+	c, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	rest.QPS = -1 // A test may look as often as it likes.
-	return kubernetes.NewForConfig(rest)
+	c.QPS = -1 // A test may look as often as it likes.
+	return c, nil
 }
 
 // nodesOf asks a cluster for its nodes.
 func nodesOf(kubeconfig []byte) ([]corev1.Node, error) {
-	client, err := clientOf(kubeconfig)
+	config, err := restOf(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}

@@ -83,8 +83,11 @@ func mentions(t testing.TB, said string, texts ...string) {
 
 // values are what a state holds of a resource or data source.
 type values struct {
-	Raw   string
-	Nodes map[string]struct{ State, UUID string }
+	Raw    string
+	Status string
+	Nodes  map[string]struct{ State, UUID string }
+	Addons map[string]addon
+	CSI    struct{ NFS struct{ Server, Path string } }
 }
 
 // state returns what Terraform holds of each resource, by address.

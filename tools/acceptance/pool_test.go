@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/cockpit-k3s/terraform-provider-cockpit/tools/lab"
 )
 
 // The cluster of TestAccNodePool.
@@ -27,10 +25,7 @@ const (
 // has left.
 func TestAccNodePool(t *testing.T) {
 	w := newWalk(t)
-	for _, step := range []struct {
-		name string
-		take func(*testing.T)
-	}{
+	w.steps(t, []step{
 		{"made", w.made},
 		{"relabelled", w.relabelled},
 		{"healed", w.healed},
@@ -42,68 +37,25 @@ func TestAccNodePool(t *testing.T) {
 		{"replaced", w.replaced},
 		{"server", w.server},
 		{"dropped", w.dropped},
-	} {
-		if !t.Run(step.name, func(t *testing.T) { w.c.t = t; step.take(t) }) {
-			return
-		}
-	}
+	})
 }
 
-// walk is the cluster that the steps go through.
-type walk struct {
-	workload
-	l    *lab.Lab
-	c    *cli
-	want config
-}
+// walk is the cluster of TestAccNodePool.
+type walk struct{ subject }
 
 // newWalk makes the server of the cluster, in which a pod waits for a node of the pool that it is not to get: it does not
 // tolerate the pool's taint.
 func newWalk(t *testing.T) *walk {
 	t.Helper()
-	l := inLab(t)
-	w := &walk{l: l, c: newCLI(t, l, walked), want: config{name: walked, kubeconfig: true}}
+	w := &walk{newSubject(t, inLab(t), config{name: walked, kubeconfig: true})}
 	w.apply()
-	var err error
-	if w.api, err = clientOf([]byte(w.c.state()[kubeconfigAddr].Raw)); err != nil {
-		t.Fatal(err)
-	}
+	w.connect()
 	w.deploy(t, "intruder", 1)
 	await(t, "a pod of intruder waits", podStart, func(ctx context.Context) (bool, error) {
 		pods, err := w.pods(ctx, "intruder")
 		return len(pods) == 1, err
 	})
 	return w
-}
-
-// apply makes true what is wanted, and returns what Terraform said.
-func (w *walk) apply() string {
-	w.c.t.Helper()
-	w.c.use(w.l, w.want)
-	return w.c.run("apply", "-auto-approve")
-}
-
-// refused is an apply that has to fail and to say these texts.
-func (w *walk) refused(texts ...string) {
-	w.c.t.Helper()
-	w.c.use(w.l, w.want)
-	w.c.fails(texts, "apply", "-auto-approve")
-}
-
-// workers changes attributes of the pool.
-func (w *walk) workers(changes attributes) { w.want.moreOfWorkers = w.want.moreOfWorkers.with(changes) }
-
-// uuid is that of a node's VM, as the state has it.
-func (w *walk) uuid(node string) string {
-	w.c.t.Helper()
-	s := w.c.state()
-	for _, addr := range []string{clusterAddr, poolAddr} {
-		if n, ok := s[addr].Nodes[node]; ok {
-			return n.UUID
-		}
-	}
-	w.c.t.Fatalf("node %s is not in the state", node)
-	return ""
 }
 
 // stands makes sure that the pool has exactly these nodes, all Ready, and that nothing else of it is on the hypervisor.
