@@ -16,12 +16,18 @@ import (
 )
 
 // makeRoom deletes a StorageClass that has to be made anew, since what differs cannot be changed in it. Where volumes were made
-// with it, that is an error which names them.
+// with it, that is an error which names them. One that somebody else has made stays, and is in the way.
 func (k *installed) makeRoom(ctx context.Context, r release, live *storagev1.StorageClass) error {
-	if r.class == nil || live == nil || !r.made(live) {
-		return nil // Of one that somebody else has made Helm says that it is in the way.
+	if live == nil {
+		return nil
 	}
 	keys := r.class.immutable(live)
+	if !r.class.made(live, r.place) {
+		if len(keys) == 0 && r.class.provisioner != "" {
+			return nil // Helm refuses to make it, or marks it as the release's where the release has made it.
+		}
+		return inTheWay(r, fmt.Sprintf("StorageClass %q", live.Name))
+	}
 	if len(keys) == 0 {
 		return nil
 	}
@@ -52,13 +58,13 @@ func (c *class) follow(values map[string]any) {
 	c.bindingMode, _ = mode.(string)
 }
 
-// made reports whether a StorageClass is the release's: Helm marks what it makes, and what an add-on makes by itself is known by its
-// driver.
-func (r release) made(live *storagev1.StorageClass) bool {
-	if r.class.provisioner == "" {
-		return live.Provisioner == r.driver
+// made reports whether a StorageClass is that of a release: Helm marks what it makes, and what an add-on makes by itself is known by
+// its driver.
+func (c *class) made(live *storagev1.StorageClass, p place) bool {
+	if c.provisioner == "" {
+		return live.Provisioner == p.driver
 	}
-	return live.Annotations["meta.helm.sh/release-name"] == r.name && live.Annotations["meta.helm.sh/release-namespace"] == r.namespace
+	return live.Annotations["meta.helm.sh/release-name"] == p.name && live.Annotations["meta.helm.sh/release-namespace"] == p.namespace
 }
 
 // markDefault makes a StorageClass that is there the default class, or keeps it from being one. Helm does not see what others have
@@ -73,7 +79,7 @@ func (k *installed) markDefault(ctx context.Context, r release) error {
 		return nil // The add-on makes it when it runs.
 	case err != nil:
 		return fmt.Errorf("look at StorageClass %q: %w", r.class.name, err)
-	case isDefault(live) == r.class.isDefault, !r.made(live):
+	case isDefault(live) == r.class.isDefault, !r.class.made(live, r.place):
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -95,6 +95,9 @@ func (k *installed) install(ctx context.Context, r release, chart, crds *bundle,
 			return err
 		}
 	}
+	if err := mayFollow(r.addon, history, chart.version); err != nil {
+		return err
+	}
 	if err := k.ensureNamespace(ctx, r.place); err != nil {
 		return err
 	}
@@ -125,9 +128,6 @@ func (k *installed) install(ctx context.Context, r release, chart, crds *bundle,
 				break
 			}
 		}
-	}
-	if err := mayFollow(r.addon, history, chart.version); err != nil {
-		return err
 	}
 	if err := do(ctx, r, chart); err != nil {
 		return explain(r, err)
@@ -227,14 +227,18 @@ func manifests(history []revision) []string {
 // explain adds what helps where an object is in the way that the release has not made.
 func explain(r release, err error) error {
 	const mark = " exists and cannot be imported into the current release"
-	what, _, inTheWay := strings.Cut(err.Error(), mark)
-	if !inTheWay {
+	what, _, isThere := strings.Cut(err.Error(), mark)
+	if !isThere {
 		return fmt.Errorf("release %s: %w", r.place, refused(r, err))
 	}
 	if i := strings.LastIndex(what, ": "); i >= 0 {
 		what = what[i+2:]
 	}
-	what = strings.TrimSuffix(what, ` in namespace ""`)
+	return inTheWay(r, strings.TrimSuffix(what, ` in namespace ""`))
+}
+
+// inTheWay is the error of an object that a release would make and has not made.
+func inTheWay(r release, what string) error {
 	return &cluster.Failure{
 		Err:    fmt.Errorf("release %s: %s is in the way: the release has not made it", r.place, what),
 		Cause:  "somebody has installed the add-on, or a part of it, by other means.",
