@@ -236,3 +236,18 @@ func TestArchiveThatIsElsewhere(t *testing.T) {
 		t.Errorf("other values: %v, %v", err, r.Problems)
 	}
 }
+
+// While the API is silent, add-ons are unknown, and nothing is planned about them.
+func TestAddonsOfASilentCluster(t *testing.T) {
+	w := newWorld(t, "a")
+	_, s := madeWith(t, w, cilium)
+	w.apiDown = errors.New("connection refused")
+	e := w.engine()
+	s, err := e.ReadCluster(background, s.Spec, s.Nodes)
+	if err != nil || len(s.Addons) != 1 || s.Addons[Cilium].State != AddonUnknown || s.Addons[Cilium].Reason == "" {
+		t.Fatalf("%v, %+v", err, s.Addons)
+	}
+	if r, err := e.CheckCluster(background, s.Spec, &s); err != nil || len(r.Addons) > 0 {
+		t.Errorf("%v, %v", err, r.Addons)
+	}
+}

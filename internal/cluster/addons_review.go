@@ -145,17 +145,17 @@ func (e *Engine) reviewNFS(ctx context.Context, is, was AddonSpec) []Problem {
 	return nil
 }
 
-// lookAtAddons tells how a cluster's add-ons are, nil where they cannot be looked at.
+// lookAtAddons tells how a cluster's add-ons are.
 func (e *Engine) lookAtAddons(ctx context.Context, spec Spec, a answer) (AddonStatuses, Condition) {
 	wanted := addonsOf(spec.Settings, spec.Servers, countTakers(a.nodes))
 	ctx, cancel := context.WithTimeout(ctx, apiReadTimeout)
 	defer cancel()
-	if a.nodes == nil || a.door == nil || a.door.addons == nil {
-		return nil, Condition{Type: addonsReady, Status: "Unknown", Reason: "NoAnswer", Message: "the cluster's API does not answer"}
+	if a.nodes == nil || a.door == nil {
+		return unseenAddons(wanted, errors.New("the cluster's API does not answer"))
 	}
 	statuses, err := look(ctx, a.door.addons, wanted)
 	if err != nil {
-		return nil, Condition{Type: addonsReady, Status: "Unknown", Reason: "NoAnswer", Message: err.Error()}
+		return unseenAddons(wanted, err)
 	}
 	var deployed []Addon
 	var bad []string
@@ -176,6 +176,15 @@ func (e *Engine) lookAtAddons(ctx context.Context, spec Spec, a answer) (AddonSt
 		bad = append(bad, other)
 	}
 	return statuses, condition(addonsReady, len(bad) == 0, "AllRunning", "NotRunning", strings.Join(bad, ", "))
+}
+
+// unseenAddons is what is said of add-ons that cannot be looked at.
+func unseenAddons(wanted AddonSpec, err error) (AddonStatuses, Condition) {
+	statuses := AddonStatuses{}
+	for _, a := range wanted.Addons() {
+		statuses[a] = AddonStatus{State: AddonUnknown, Reason: err.Error()}
+	}
+	return statuses, Condition{Type: addonsReady, Status: "Unknown", Reason: "NoAnswer", Message: err.Error()}
 }
 
 // otherDefaults tells of default StorageClasses beside the one that is wanted, "" where there are none. They are somebody else's and

@@ -107,7 +107,7 @@ func (e *Engine) readCluster(ctx context.Context, spec Spec, prior Nodes, within
 func (s *State) lookedAt(addons AddonStatuses, c Condition) {
 	s.Addons, s.Conditions = addons, append(s.Conditions, c)
 	for _, a := range addons {
-		if a.State != AddonDeployed && s.Status == Active {
+		if a.State != AddonDeployed && a.State != AddonUnknown && s.Status == Active {
 			s.Status = Degraded
 		}
 	}

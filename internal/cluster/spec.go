@@ -199,7 +199,7 @@ type State struct {
 	Nodes      Nodes
 	Status     Status
 	Conditions []Condition
-	// Addons is nil where the add-ons were not looked at.
+	// Addons is nil where nobody has looked at the add-ons.
 	Addons AddonStatuses
 	// Warnings as in PoolState.
 	Warnings []error

@@ -62,6 +62,18 @@ func addonsValue(ctx context.Context, addons cluster.AddonStatuses, diags *diag.
 	return value
 }
 
+// remembered completes what was seen of add-ons by what a state knows of those that cannot be looked at now.
+func remembered(seen, state cluster.AddonStatuses) cluster.AddonStatuses {
+	out := maps.Clone(seen)
+	for name, a := range out {
+		if was, ok := state[name]; ok && a.State == cluster.AddonUnknown && a.Version == "" {
+			was.State, was.Reason = a.State, a.Reason
+			out[name] = was
+		}
+	}
+	return out
+}
+
 // addonsOf reads the add-ons of a state, nil where it tells of none.
 func addonsOf(ctx context.Context, value types.Map, diags *diag.Diagnostics) cluster.AddonStatuses {
 	if value.IsNull() || value.IsUnknown() {

@@ -409,3 +409,19 @@ func orNil(s string) any {
 	}
 	return s
 }
+
+// What cannot be looked at keeps what was known of it.
+func TestRememberedAddons(t *testing.T) {
+	was := cluster.AddonStatuses{cluster.Cilium: {Chart: "cilium", Version: "1.20.2", Namespace: "kube-system", State: cluster.AddonDeployed}}
+	got := remembered(cluster.AddonStatuses{
+		cluster.Cilium:    {State: cluster.AddonUnknown, Reason: "no answer"},
+		cluster.LocalPath: {State: cluster.AddonUnknown, Reason: "no answer"},
+	}, was)
+	want := cluster.AddonStatuses{
+		cluster.Cilium:    {Chart: "cilium", Version: "1.20.2", Namespace: "kube-system", State: cluster.AddonUnknown, Reason: "no answer"},
+		cluster.LocalPath: {State: cluster.AddonUnknown, Reason: "no answer"},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -181,7 +181,7 @@ func (m *clusterModel) setState(ctx context.Context, s cluster.State, diags *dia
 		m.Conditions = conditionsValue(ctx, s.Conditions, diags)
 	}
 	if s.Addons != nil || m.Addons.IsUnknown() {
-		m.Addons = addonsValue(ctx, s.Addons, diags)
+		m.Addons = addonsValue(ctx, remembered(s.Addons, addonsOf(ctx, m.Addons, diags)), diags)
 	}
 }
 
