@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,24 @@ func over(l *lab.Lab, scheme string) string {
 }
 
 func labCA() string { return fmt.Sprintf("file(%q)", os.Getenv("LAB_CA_FILE")) }
+
+// archive writes one of the lab's charts, in its newest version, to a file.
+func archive(t *testing.T, name string) string {
+	t.Helper()
+	all, err := charts.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(c charts.Chart) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("the lab has no chart %s", name)
+	}
+	file := filepath.Join(t.TempDir(), all[i].File())
+	if err := os.WriteFile(file, all[i].Archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
 
 // addon is what a state holds of an add-on of a cluster.
 type addon struct{ Chart, Version, Namespace, Status, Reason string }

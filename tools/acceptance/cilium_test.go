@@ -2,10 +2,12 @@ package acceptance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -16,6 +18,8 @@ const (
 	ciliumWorker = cilium + "-w-1"
 	// imageMirror is where all its images come from.
 	imageMirror = "images.lab.internal:5000"
+	// olderCilium is a version of the chart that can be upgraded to the provider's own.
+	olderCilium = "1.20.1"
 )
 
 // A cluster with Cilium and all that it can do, from a mirror of charts and images. It takes three attempts: first the charts
@@ -31,7 +35,7 @@ func TestAccCilium(t *testing.T) {
 		{"without charts", b.withoutCharts},
 		{"without images", b.withoutImages},
 		{"made", b.made},
-		{"hubble", b.hubble},
+		{"changed", b.changed},
 	})
 }
 
@@ -72,10 +76,10 @@ func (b *bee) withoutImages(*testing.T) {
 	b.refused(ciliumServer, "kube-system/cilium-", "ImagePullBackOff", "missing/cilium")
 }
 
-// made: with the right image the same apply converges, and everything is as it was asked for.
+// made: with the right image the same apply converges, and everything is as it was asked for, also the version of the chart.
 func (b *bee) made(t *testing.T) {
 	b.want.timeout = ""
-	b.cni("hubble = true")
+	b.cni("hubble = true\n chart = { version = " + quote(olderCilium) + " }")
 	b.apply()
 	b.connect()
 	if got, err := readyNodes([]byte(b.c.state()[kubeconfigAddr].Raw)); err != nil || !slices.Equal(got, []string{ciliumServer, ciliumWorker}) {
@@ -131,14 +135,24 @@ func (b *bee) images(t *testing.T) {
 	}
 }
 
-// hubble: it can be turned off while the cluster lives.
-func (b *bee) hubble(t *testing.T) {
+// changed: Hubble is turned off, and the chart becomes the one that the provider was tested with, while the nodes stay.
+func (b *bee) changed(t *testing.T) {
+	if got := b.c.state()[clusterAddr].Addons["cilium"].Version; got != olderCilium {
+		t.Errorf("the chart has the version %s", got)
+	}
+	vms := b.vms()
 	b.cni("hubble = false")
 	b.apply()
 	hasValues(t, b.deployed(t, "cilium"), map[string]any{"hubble.relay.enabled": false})
-	if _, err := b.api.AppsV1().Deployments("kube-system").Get(t.Context(), "hubble-relay", metav1.GetOptions{}); err == nil {
-		t.Error("Hubble's relay is still there")
+	if _, err := b.api.AppsV1().Deployments("kube-system").Get(t.Context(), "hubble-relay", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Hubble's relay is still there, or cannot be looked for: %v", err)
 	}
 	b.installed(t, "cilium", "local-path")
+	if got := b.c.state()[clusterAddr].Addons["cilium"].Version; got == olderCilium {
+		t.Errorf("the chart has still the version %s", got)
+	}
+	if got := b.vms(); !maps.Equal(got, vms) {
+		t.Errorf("the nodes were %v and are %v", vms, got)
+	}
 	b.c.steady()
 }

@@ -1,7 +1,7 @@
 package acceptance
 
 import (
-	"io"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -26,9 +26,13 @@ func TestAccNFSPreflight(t *testing.T) {
 	l := around(t)
 	withNFS(t, l)
 	server := anotherWay(t)
+	nfs := attributes{
+		"server": quote(server), "path": quote(lab.NFSPath), "nfs_version": quote("4.1"), "mount_options": `["hard"]`,
+		"chart": fmt.Sprintf("{ archive = %q }", archive(t, "csi-driver-nfs")),
+	}
 	s := newSubject(t, l, config{
-		name: nas, charts: openCharts(l.MirrorURL), kubeconfig: true,
-		more:          attributes{"csi": `{ nfs = { server = ` + quote(server) + `, path = ` + quote(lab.NFSPath) + `, nfs_version = "4.1", mount_options = ["hard"] } }`},
+		name: nas, kubeconfig: true,
+		more:          attributes{"csi": fmt.Sprintf("{\nnfs = {\n%s}\n}", nfs)},
 		moreOfServers: attributes{"extra_user_data": quote("#cloud-config\nbootcmd:\n  - [rm, -f, /usr/sbin/mount.nfs]\n")},
 	})
 	s.steps(t, []step{
@@ -85,25 +89,10 @@ func anotherWay(t *testing.T) (server string) {
 			if err != nil {
 				return
 			}
-			go relay(client, net.JoinHostPort(nfsServer(), nfsPort))
+			go pass(client, new(net.Dialer), net.JoinHostPort(nfsServer(), nfsPort))
 		}
 	}()
 	return server
-}
-
-// relay carries a connection on to an address, until either side ends it.
-func relay(client net.Conn, address string) {
-	defer func() { _ = client.Close() }()
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	go func() {
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
-	}()
-	_, _ = io.Copy(client, server)
 }
 
 // refuseGuests has the LAN's own address refuse connections of guests to an NFS server. What this process dials goes another way. The
