@@ -336,36 +336,6 @@ func (r *run) leave(ctx context.Context, m machine.Machine) error {
 	return nil
 }
 
-// insist repeats what a moment's trouble of the API or a guest agent may have foiled, for as long as an agent is waited
-// for, and returns the last error. A Failure ends it at once: its cause is known, and is no moment's trouble.
-func (r *run) insist(ctx context.Context, do func(context.Context) error) error {
-	wctx, cancel := within(ctx, r.waits.Agent)
-	defer cancel()
-	var last error
-	err := poll(wctx, func(ctx context.Context) (bool, error) {
-		var f *Failure
-		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil || errors.As(err, &f) {
-			last = err
-		}
-		if errors.As(last, &f) {
-			return false, last
-		}
-		return last == nil, nil
-	})
-	return blame(err, last)
-}
-
-// blame completes the end of a wait by what was in the way. A wait whose own bound has passed is told of by that alone.
-func blame(err, last error) error {
-	switch {
-	case errors.Is(err, errWait):
-		return last
-	case err != nil && last != nil && !errors.Is(last, err) && !errors.Is(err, last):
-		return fmt.Errorf("%w, while this was in the way: %w", err, last)
-	}
-	return err
-}
-
 // seal takes the token off the seed and marks the node as joined.
 //
 // What the guest has written so far has to be on its disk by then. Without that, a power cut in the next half minute leaves

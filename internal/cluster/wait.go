@@ -49,6 +49,36 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, errWait)
 }
 
+// insist repeats what a moment's trouble of the API or a guest agent may have foiled, for as long as an agent is waited
+// for, and returns the last error. A Failure ends it at once: its cause is known, and is no moment's trouble.
+func (r *run) insist(ctx context.Context, do func(context.Context) error) error {
+	wctx, cancel := within(ctx, r.waits.Agent)
+	defer cancel()
+	var last error
+	err := poll(wctx, func(ctx context.Context) (bool, error) {
+		var f *Failure
+		if err := do(ctx); err == nil || ctx.Err() == nil || last == nil || errors.As(err, &f) {
+			last = err
+		}
+		if errors.As(last, &f) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	return blame(err, last)
+}
+
+// blame completes the end of a wait by what was in the way. A wait whose own bound has passed is told of by that alone.
+func blame(err, last error) error {
+	switch {
+	case errors.Is(err, errWait):
+		return last
+	case err != nil && last != nil && !errors.Is(last, err) && !errors.Is(err, last):
+		return fmt.Errorf("%w, while this was in the way: %w", err, last)
+	}
+	return err
+}
+
 // awaitAgent waits until the guest agent answers and the VM's own NIC has an address.
 func (r *run) awaitAgent(ctx context.Context, m machine.Machine) error {
 	guest := r.engine.fleet.Guest(m)
